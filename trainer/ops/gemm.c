@@ -34,6 +34,7 @@ enum {
     UNROLL = 4,
     /* rows of a transposed left factor that are copied at a time, a weight gradient's task */
     COPIED_ROWS = FR_ROW_BLOCK,
+    FETCHED_ROWS = 12, /* of them, ahead of the copy */
 };
 
 /* What the compiler knows of the strides. Each pointer advanced in the inner loop takes slots of
@@ -57,6 +58,9 @@ struct tile {
     size_t ldc;
     bool load; /* start from c */
     enum form form;
+    /* The product whose last inner block this is; or NULL. Of its bias, and of its gate's rows: */
+    const struct fr_multiply *finish;
+    const float *bias, *gate; /* at this tile; NULL: none */
 };
 
 size_t fr_gemm_packed_floats(uint32_t rows, uint32_t columns)
@@ -164,6 +168,42 @@ FR_INLINE void advance(struct steps *at, size_t steps)
     at->b1 += steps * at->b_stride;
 }
 
+/* fr_cpu_finish of a tile that is still in registers, in the same order and with the same bits. */
+FR_INLINE FR_AVX512 void add_bias_avx512(const struct tile *t, __m512 *sum, __m512 bias)
+{
+    const __m512 zero = _mm512_setzero_ps();
+    *sum = _mm512_add_ps(*sum, bias);
+    if (t->finish->relu) /* NaN stays NaN */
+        *sum = _mm512_mask_mov_ps(*sum, _mm512_cmp_ps_mask(*sum, zero, _CMP_LT_OQ), zero);
+}
+
+FR_INLINE FR_AVX512 void finish_avx512(const struct tile *t, __m512 sum[TILE_ROWS][2], const __mmask16 mask[2],
+                                       const uint32_t rows, const uint32_t panels)
+{
+    const __m512 zero = _mm512_setzero_ps();
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i largest = _mm512_setzero_si512();
+#pragma GCC unroll 2
+    for (uint32_t p = 0; p < panels; p++) {
+        __m512 bias = t->bias ? _mm512_maskz_loadu_ps(mask[p], t->bias + p * FR_PANEL) : zero;
+#pragma GCC unroll 12
+        for (uint32_t i = 0; i < rows; i++) {
+            if (t->bias)
+                add_bias_avx512(t, &sum[i][p], bias);
+            if (t->gate) {
+                __m512 gate = _mm512_maskz_loadu_ps(mask[p], t->gate + i * t->finish->gate.ld + p * FR_PANEL);
+                sum[i][p] = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(gate, zero, _CMP_GT_OQ), sum[i][p]);
+            }
+            __m512i bits = _mm512_and_si512(_mm512_castps_si512(sum[i][p]), magnitude);
+            largest = _mm512_mask_max_epu32(largest, mask[p], largest, bits);
+        }
+    }
+    if (!t->finish->bits)
+        return;
+    uint32_t bits = _mm512_reduce_max_epu32(largest);
+    *t->finish->bits = bits > *t->finish->bits ? bits : *t->finish->bits;
+}
+
 FR_INLINE FR_AVX512 void tile_avx512(const struct tile *t, const uint32_t rows, const uint32_t panels,
                                      const enum form form)
 {
@@ -191,6 +231,8 @@ FR_INLINE FR_AVX512 void tile_avx512(const struct tile *t, const uint32_t rows, 
             step_avx512(sum, &at, step, rows, panels, form);
     for (; k > 0; k--, advance(&at, 1))
         step_avx512(sum, &at, 0, rows, panels, form);
+    if (t->finish)
+        finish_avx512(t, sum, at.mask, rows, panels);
 #pragma GCC unroll 12
     for (uint32_t i = 0; i < rows; i++)
 #pragma GCC unroll 2
@@ -212,6 +254,8 @@ FR_INLINE FR_AVX512 void tiles_avx512(struct tile *t, uint32_t rows, const uint3
             tile_avx512(t, 1, panels, form);
         t->a += step * t->row_stride;
         t->c += step * t->ldc;
+        if (t->gate)
+            t->gate += step * t->finish->gate.ld;
         rows -= step;
     }
 }
@@ -290,13 +334,15 @@ struct inner_block {
     const float *panels;
 };
 
-/* Fetches what fr_cpu_finish will want of so many rows. */
-FR_INLINE void fetch_gate(const struct fr_view *gate, uint32_t row, uint32_t rows, uint32_t column)
+/* Fetches so many rows of the gate, which are wanted when a tile's sums are there. */
+FR_INLINE const float *fetch_gate(const struct fr_view *gate, uint32_t row, uint32_t rows, uint32_t column)
 {
-    for (uint32_t i = row; i < row + rows; i++) {
-        __builtin_prefetch(gate->values + i * gate->ld + column);
-        __builtin_prefetch(gate->values + i * gate->ld + column + FR_PANEL);
+    const float *first = gate->values + row * gate->ld + column;
+    for (uint32_t i = 0; i < rows; i++) {
+        __builtin_prefetch(first + i * gate->ld);
+        __builtin_prefetch(first + i * gate->ld + FR_PANEL);
     }
+    return first;
 }
 
 /* All row tiles of one inner block and one pair (or one) of column panels. */
@@ -317,17 +363,19 @@ static void column_block(const struct fr_multiply *product, const struct inner_b
     t.k_stride = left->transposed ? left->ld : 1;
     bool unit = t.k_stride == 1 && right->packed, last = block->k + block->depth == right->rows;
     t.form = block->panels && t.columns > FR_PANEL ? FORM_PANEL : unit ? FORM_ROWS : FORM_ANY;
+    t.finish = last && rows == rows_avx512 ? product : NULL;
+    t.bias = t.finish && product->bias ? product->bias + column : NULL;
     for (uint32_t row = block->begin; row < block->end; row += TILE_ROWS) {
         uint32_t n = block->end - row < TILE_ROWS ? block->end - row : TILE_ROWS;
         t.a = left->values + row * t.row_stride + block->k * t.k_stride;
         if (t.form == FORM_PANEL)
             t.a = block->panels + (size_t)(row - block->begin) * block->depth;
         t.c = product->out.values + row * product->out.ld + column;
-        if (last && product->gate.values)
-            fetch_gate(&product->gate, row, n, column);
+        if (t.finish && product->gate.values)
+            t.gate = fetch_gate(&product->gate, row, n, column);
         rows(&t, n);
     }
-    if (last)
+    if (last && !t.finish)
         fr_cpu_finish(product, &(struct fr_product_part){block->begin, block->end - block->begin, column, t.columns});
 }
 
@@ -340,6 +388,8 @@ static void copy_left(const struct fr_operand *left, const struct inner_block *b
     const float *in = left->values + (size_t)block->k * left->ld + block->begin;
     for (uint32_t k = 0; k < block->depth; k++, in += left->ld, panels += TILE_ROWS) {
         float *out = panels;
+        for (uint32_t column = 0; column < n; column += FR_PANEL)
+            __builtin_prefetch(in + FETCHED_ROWS * left->ld + column);
         for (uint32_t row = 0; row < whole; row += TILE_ROWS, out += panel)
             memcpy(out, in + row, TILE_ROWS * sizeof(float));
         if (whole < n)
