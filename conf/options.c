@@ -87,9 +87,8 @@ const struct fr_option fr_options[] = {
            "beyond that are in the cold store only"),
     RANGED(SIZE, "row_memory", IN(fr_conf, row_memory), 0, 64 * TIB, "0",
            "at most so much of it for rows and indexes; 0: what is left"),
-    RANGED(
-        SIZE, "memory_reserve", IN(fr_conf, memory_reserve), 0, 64 * TIB, "0",
-        "part of `memory_limit` that rows and indexes get at the start, in huge pages; three epochs get theirs then"),
+    RANGED(SIZE, "memory_reserve", IN(fr_conf, memory_reserve), 0, 64 * TIB, "0",
+           "part of `memory_limit` that rows and indexes get at the start, in huge pages; three epochs do, too"),
     RANGED(U64, "seed", IN(fr_conf, seed), 0, 18446744073709551615.0, "1", "of all initial weights", .top = TRAINING),
     CUSTOM("key_seed", "integer > 0, or text of at most 128 bytes", key_seed,
            "a secret that ids become keys with, for streams whose ids clients choose: without it they can know keys; "

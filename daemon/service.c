@@ -120,13 +120,6 @@ static uint32_t stream_offsets(void *self, struct fr_announced_offset **offsets)
 
 /* ---- open ---- */
 
-/* Of each epoch that may be there at once, two in stages and the newest durable one: about what
- * images are of epoch_bytes_max. */
-static size_t touched_bytes(const struct fr_conf *conf)
-{
-    return conf->memory_reserve > 0 ? (size_t)(conf->epoch_bytes_max / 4 * 3) : 0;
-}
-
 static void make_rings(struct fr_service *service)
 {
     size_t batches = service->conf->ingest.ring_batches;
@@ -138,8 +131,8 @@ static void make_rings(struct fr_service *service)
     service->free_stages = fr_ring_new(FR_STAGES);
     for (size_t i = 0; i < FR_STAGES; i++) {
         fr_stage_init(&service->stages[i]);
-        if (touched_bytes(service->conf) > 0)
-            fr_stage_touch(&service->stages[i], touched_bytes(service->conf));
+        if (fr_epoch_touch_bytes(service->conf) > 0)
+            fr_stage_touch(&service->stages[i], fr_epoch_touch_bytes(service->conf));
         FR_CHECK(fr_ring_try_push(service->free_stages, &service->stages[i]));
     }
 }
@@ -193,7 +186,7 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
                                          .salt = salt,
                                          .fold_bytes = service->conf->unfolded_max,
                                          .keep_bytes = epoch_keep_bytes(service->conf),
-                                         .touch_bytes = touched_bytes(service->conf),
+                                         .touch_bytes = fr_epoch_touch_bytes(service->conf),
                                          .head = head.data,
                                          .head_size = head.size,
                                          .merged = fold_goes_on,

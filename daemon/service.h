@@ -391,4 +391,11 @@ void fr_progress_end(struct fr_service *service, char *out, size_t size);
 void fr_service_policies(const struct fr_conf_table *table, struct fr_policy_configs *configs,
                          struct fr_table_policies *out);
 
+/* What with memory_reserve is made at the start of each epoch that may be there at once, two in
+ * stages and the newest durable one: about what images are of epoch_bytes_max. */
+static inline size_t fr_epoch_touch_bytes(const struct fr_conf *conf)
+{
+    return conf->memory_reserve > 0 ? (size_t)(conf->epoch_bytes_max / 4 * 3) : 0;
+}
+
 #endif

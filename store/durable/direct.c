@@ -1,8 +1,9 @@
 /* Writes and reads around the page cache (direct.h).
  *
- * Invariants: the window begins at a page of the file, and only a whole one goes around the cache. A
- * descriptor that refuses it (EINVAL: another alignment, a file system without such calls) or takes
- * a part of it is closed, and the window goes the other way; every other error is the caller's.
+ * Invariants: the window begins at a page of the file, and only a whole one goes around the cache.
+ * A descriptor that refuses it (EINVAL: another alignment, a file system without such calls), or
+ * takes a part of it, is closed, and the window goes the other way; every other error is the
+ * caller's.
  *
  * It neither syncs nor retries. */
 #define _GNU_SOURCE
@@ -41,16 +42,18 @@ static void stop_direct(struct fr_direct *direct)
     direct->fd = -1;
 }
 
-/* Writes the whole window, the other way once this one does not do. */
+/* Writes the whole window, the other way once this one did not do. */
 static enum fr_status write_window(struct fr_direct *direct, struct fr_err *err)
 {
     const struct fr_disk *disk = direct->disk;
-    long n = disk->pwrite(disk->self, direct->fd, direct->window, FR_DIRECT_WINDOW, direct->offset);
-    if (n == FR_DIRECT_WINDOW)
-        return FR_OK;
-    if (n < 0 && errno != EINVAL)
-        return fr_disk_error(err, "write", direct->path, errno);
-    stop_direct(direct);
+    if (direct->fd >= 0) {
+        long n = disk->pwrite(disk->self, direct->fd, direct->window, FR_DIRECT_WINDOW, direct->offset);
+        if (n == FR_DIRECT_WINDOW)
+            return FR_OK;
+        if (n < 0 && errno != EINVAL)
+            return fr_disk_error(err, "write", direct->path, errno);
+        stop_direct(direct);
+    }
     return fr_disk_write(disk, direct->cached, direct->window, FR_DIRECT_WINDOW, direct->offset, direct->path, err);
 }
 
@@ -58,8 +61,8 @@ enum fr_status fr_direct_put(struct fr_direct *direct, const void *bytes, size_t
 {
     const uint8_t *from = bytes;
     size_t to_page = (size_t)(-direct->offset % FR_DIRECT_PAGE);
-    if (direct->fd < 0 || to_page > 0) {
-        size_t n = direct->fd < 0 || size < to_page ? size : to_page;
+    if (!direct->window || to_page > 0) {
+        size_t n = !direct->window || size < to_page ? size : to_page;
         enum fr_status status = fr_disk_write(direct->disk, direct->cached, from, n, direct->offset, direct->path, err);
         if (status != FR_OK)
             return status;

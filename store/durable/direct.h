@@ -31,8 +31,8 @@ struct fr_direct {
     uint8_t *window;
 };
 
-/* Begins to write `size` bytes or more from direct->offset on; disk, path, cached and offset are set.
- * Less than FR_DIRECT_MIN goes through the cache. */
+/* Begins to write `size` bytes or more from direct->offset on; disk, path, cached and offset are
+ * set. Less than FR_DIRECT_MIN goes through the cache. */
 void fr_direct_begin(struct fr_direct *direct, uint64_t size);
 /* Writes what follows. FR_E_NO_SPACE, FR_E_IO: how much was written is not said. */
 enum fr_status fr_direct_put(struct fr_direct *direct, const void *bytes, size_t size,

@@ -74,8 +74,8 @@ static enum fr_status damaged(const struct fold *fold, const struct stream *stre
     return fr_err_set(err, FR_E_CORRUPT, "%s: epoch %" PRIu64 " changed since it was written", path, stream->epoch);
 }
 
-/* Moves the `held` bytes to the window's front, where the next of the file lies as far behind a page
- * of memory as of the file, and makes room for `size` from there on. */
+/* Moves the `held` bytes to the window's front, so that the file's next byte lies as far behind a
+ * page of memory as of the file, and makes room for `size` from there on. */
 static void make_room(struct stream *stream, size_t held, size_t size)
 {
     size_t begin = (size_t)((stream->at - held) % FR_DIRECT_PAGE);

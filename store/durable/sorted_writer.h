@@ -12,8 +12,8 @@ enum { FR_SORTED_WRITER_KEY_MAX = 200 };
 struct fr_sorted_writer;
 
 /* Makes or empties the file, and expects direct_bytes of it that nobody reads soon: they go around
- * the page cache (direct.h); 0: none do. FR_E_IO, FR_E_NO_SPACE and what else fr_disk_write returns, here and
- * below; afterwards only free. */
+ * the page cache (direct.h); 0: none do. FR_E_IO, FR_E_NO_SPACE and what else fr_disk_write
+ * returns, here and below; afterwards only free. */
 enum fr_status fr_sorted_writer_open(const char *path, uint64_t direct_bytes, struct fr_sorted_writer **out,
                                      struct fr_err *err) FR_MUST_CHECK;
 /* Keys ascend by bytes. *value: where the caller writes the value, before the next call. */

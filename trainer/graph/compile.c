@@ -200,21 +200,6 @@ static float *packed_memory(const struct fr_graph *graph, uint32_t rows, uint32_
     return floats ? fr_alloc_aligned(ALIGNMENT, floats * sizeof(float)) : NULL;
 }
 
-/* How many of the first columns of the layer's input have somebody who wants their gradient: numbers
- * at the end of a concatenation have nobody. */
-static uint32_t wanted_columns(const struct variant *v, const struct linear *linear)
-{
-    const struct node *from = &v->nodes[v->nodes[linear->node].arguments[0].node];
-    uint32_t column = 0, wanted = 0;
-    for (uint32_t i = 0; from->kind == NODE_CONCAT && i < from->n_arguments; i++) {
-        const struct node *part = &v->nodes[from->arguments[i].node];
-        column += part->width;
-        if (part->trainable && !from->arguments[i].stop)
-            wanted = column;
-    }
-    return from->kind == NODE_CONCAT ? wanted : linear->in;
-}
-
 static void make_operands(const struct fr_graph *graph, struct variant *v)
 {
     for (uint32_t l = 0; l < v->n_linears; l++) {
@@ -231,10 +216,8 @@ static void make_operands(const struct fr_graph *graph, struct variant *v)
         if (graph->scoring_only)
             continue;
         linear->weights_t = (struct fr_operand){kernel, linear->out, linear->out, linear->in, true, NULL};
-        if (input_wanted(v, linear)) {
-            linear->weights_t.columns = wanted_columns(v, linear);
-            linear->weights_t.packed = packed_memory(graph, linear->out, linear->weights_t.columns);
-        }
+        if (input_wanted(v, linear))
+            linear->weights_t.packed = packed_memory(graph, linear->out, linear->in);
     }
 }
 

@@ -233,7 +233,7 @@ struct linear {
     struct segment *segments;
     float *gathered;             /* [in, out] this part of the kernel, when it is not one segment */
     struct fr_operand weights;   /* right: [in, out] */
-    struct fr_operand weights_t; /* right: [out, in or less], for the gradient of x */
+    struct fr_operand weights_t; /* right: [out, in], for the gradient of x */
     /* For the gradient of the kernel: outputs' gradients packed in blocks of rows
      * (fr_linear_blocks), and the product of each block when there are several. */
     float *packed;

@@ -10,6 +10,7 @@
 
 /* The one private header a test of this module needs: a small limit for sorted files, and what the
  * cold store holds. */
+#include "../../../store/durable/direct.h"
 #include "../../../store/durable/durable_internal.h"
 
 FR_CASE(random_epochs_folds_and_reopenings_equal_the_model)
@@ -136,7 +137,7 @@ FR_CASE(what_kept_epochs_take_is_bounded_in_real_bytes)
 
 FR_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole)
 {
-    enum { EPOCHS = 600, LARGE = 3 << 20 };
+    enum { EPOCHS = 600, LARGE = 5 << 20 };
     struct scene scene = scene_make(62);
     scene.keys = 4;
     struct fr_durable *durable = scene_open(&scene, false);
@@ -154,6 +155,30 @@ FR_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole)
     uint64_t cold = fr_cold_bytes(durable->cold);
     assert_true(cold > LARGE && cold < LARGE + 100000);
     fr_durable_close(durable);
+}
+
+/* Epochs, windows and sorted files of such a size go around the page cache. */
+FR_CASE(large_epochs_fold_from_memory_and_from_files_alike)
+{
+    enum { KEYS = 120000, EPOCHS = 3 };
+    const uint64_t keeps[] = {0, UINT64_MAX};
+    uint64_t cold[FR_ARRAY_LEN(keeps)];
+    for (size_t k = 0; k < FR_ARRAY_LEN(keeps); k++) {
+        struct scene scene = scene_make(64);
+        scene.keys = KEYS;
+        struct fr_durable *durable = scene_open(&scene, false);
+        durable->keep_bytes = keeps[k];
+        scene_append_to(&scene, durable, 1, EPOCHS);
+        assert_true(scene_status(durable).journal_bytes > EPOCHS * (uint64_t)FR_DIRECT_MIN);
+        scene_fold(durable);
+        cold[k] = fr_cold_bytes(durable->cold);
+        assert_true(scene_state_is(&scene, durable, EPOCHS));
+        fr_durable_close(durable);
+        durable = scene_open(&scene, false);
+        assert_true(scene_state_is(&scene, durable, EPOCHS));
+        fr_durable_close(durable);
+    }
+    assert_int_equal(cold[0], cold[1]);
 }
 
 static enum fr_status count_image(void *self, const struct fr_image *image, uint64_t done)
@@ -555,6 +580,7 @@ int main(void)
         SCENE_CASE(random_epochs_folds_and_reopenings_equal_the_model),
         SCENE_CASE(a_fold_of_nothing_is_no_work),
         SCENE_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole),
+        SCENE_CASE(large_epochs_fold_from_memory_and_from_files_alike),
         SCENE_CASE(epochs_from_memory_and_from_files_are_the_same_and_fold_alike),
         SCENE_CASE(what_kept_epochs_take_is_bounded_in_real_bytes),
         SCENE_CASE(an_absent_key_leaves_the_cold_store),

@@ -1,10 +1,13 @@
-/* Epochs that are written in several pieces, which is when they are larger than 256 KiB. */
+/* Epochs that are written in several pieces, which is when they are larger than 256 KiB, and around
+ * the page cache, which is when they are larger than FR_DIRECT_MIN. */
 #include "faulty_disk.h"
 
 #include "base/check.h"
 
+#include "../../../store/durable/direct.h"
+
 /* Head of an epoch, name and size of its section. */
-enum { EPOCH_AROUND = 96 + 1 + 3 + 8, PIECE = 256 << 10 };
+enum { EPOCH_AROUND = 96 + 1 + 3 + 8, PIECE = 256 << 10, LARGE = FR_DIRECT_MIN + PIECE + 4321 };
 
 /* An epoch of so many bytes. */
 static void stage_bytes(struct fr_stage *stage, uint64_t epoch, size_t size)
@@ -19,7 +22,11 @@ static void stage_bytes(struct fr_stage *stage, uint64_t epoch, size_t size)
 
 FR_CASE(an_epoch_of_any_number_of_pieces_has_the_digest_of_its_bytes_and_is_there_after_reopening)
 {
-    static const size_t sizes[] = {PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 17};
+    static const size_t sizes[] = {
+        PIECE - 1,         PIECE,         PIECE + 1,         2 * PIECE,    3 * PIECE + 17,
+        FR_DIRECT_MIN - 1, FR_DIRECT_MIN, FR_DIRECT_MIN + 1, LARGE,        FR_DIRECT_MIN + PIECE - 4096,
+        2 * FR_DIRECT_MIN, LARGE + 1,     PIECE + 5,         LARGE + 8192,
+    };
     struct scene scene = scene_make(5);
     struct fr_durable *durable = scene_open(&scene, false);
     struct fr_buffer appended = {0}, read = {0};
@@ -119,12 +126,96 @@ FR_CASE(a_disk_that_is_full_within_an_epoch_leaves_the_journal_as_it_was)
     }
 }
 
+/* The calls of such an append: the file is opened a second time; up to a page, then four windows,
+ * then what is left of them, then the first piece with the head; sync; mark and its sync. */
+enum { OPENED = 1, WINDOWS = 3, WINDOWS_END = 7, LARGE_CALLS = 11 };
+
+static enum fr_status append_around(struct fr_durable *durable, uint64_t epoch, struct fr_err *err)
+{
+    struct fr_stage stage;
+    fr_stage_init(&stage);
+    stage_bytes(&stage, epoch, LARGE);
+    enum fr_status status = fr_durable_append(durable, &stage, NULL, NULL, err);
+    fr_stage_release(&stage);
+    return status;
+}
+
+static void epoch_is_whole(struct fr_durable *durable, uint64_t epoch)
+{
+    struct fr_buffer read = {0};
+    struct fr_err err = {0};
+    assert_int_equal(fr_durable_read_epoch(durable, epoch, &read, NULL, &err), FR_OK);
+    assert_int_equal(read.size, LARGE);
+    fr_buffer_release(&read);
+}
+
+/* Call `at` of an append fails once. A file that cannot be opened so, or refuses the first write,
+ * is written through the cache; every other error is one. */
+FR_CASE(a_file_system_that_takes_no_direct_writes_gets_the_others)
+{
+    for (uint64_t at = 1; at <= LARGE_CALLS; at++) {
+        struct scene scene = scene_make(60);
+        struct disk *disk = disk_new();
+        struct fr_durable *durable = NULL;
+        struct fr_err err = {0};
+        assert_int_equal(scene_try_open(&scene, &disk->table, false, &durable, &err), FR_OK);
+        scene_append_to(&scene, durable, 1, 2);
+        disk->fail_at = disk->calls + at;
+        disk->number = EINVAL;
+        enum fr_status status = append_around(durable, 3, &err);
+        bool other_way = at == OPENED || (at >= WINDOWS && at < WINDOWS_END);
+        assert_int_equal(status, other_way ? FR_OK : FR_E_IO);
+        fr_durable_close(durable);
+        assert_int_equal(scene_try_open(&scene, NULL, false, &durable, &err), FR_OK);
+        if (other_way)
+            epoch_is_whole(durable, 3);
+        fr_durable_close(durable);
+        disk_free(disk);
+        scene_remove(scene.dir);
+    }
+}
+
+FR_CASE(an_epoch_around_the_page_cache_is_there_whole_or_not_at_all)
+{
+    for (uint64_t at = 2; at <= LARGE_CALLS; at++) {
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            struct scene scene = scene_make(61);
+            struct disk *disk = disk_new();
+            struct fr_durable *durable = NULL;
+            struct fr_err err = {0};
+            assert_int_equal(scene_try_open(&scene, &disk->table, false, &durable, &err), FR_OK);
+            scene_append_to(&scene, durable, 1, 2);
+            disk->fail_at = disk->calls + at;
+            disk->half = seed % 2 == 1;
+            disk->for_ever = true;
+            assert_int_equal(append_around(durable, 3, &err), FR_E_IO);
+            fr_durable_close(durable);
+            if (seed < 3) /* else the process is killed */
+                power_cut(disk, seed);
+            assert_int_equal(scene_try_open(&scene, NULL, false, &durable, &err), FR_OK);
+            uint64_t epoch = scene_status(durable).epoch;
+            assert_true(epoch == 2 || (epoch == 3 && at >= LARGE_CALLS - 1));
+            if (epoch == 2)
+                assert_true(scene_state_is(&scene, durable, 2));
+            else
+                epoch_is_whole(durable, 3);
+            assert_int_equal(append_around(durable, epoch + 1, &err), FR_OK);
+            epoch_is_whole(durable, epoch + 1);
+            fr_durable_close(durable);
+            disk_free(disk);
+            scene_remove(scene.dir);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENE_CASE(an_epoch_of_any_number_of_pieces_has_the_digest_of_its_bytes_and_is_there_after_reopening),
         SCENE_CASE(an_epoch_of_several_pieces_is_there_whole_or_not_at_all),
         SCENE_CASE(a_disk_that_is_full_within_an_epoch_leaves_the_journal_as_it_was),
+        SCENE_CASE(a_file_system_that_takes_no_direct_writes_gets_the_others),
+        SCENE_CASE(an_epoch_around_the_page_cache_is_there_whole_or_not_at_all),
     };
     return cmocka_run_group_tests_name("durable pieces", tests, NULL, NULL);
 }
