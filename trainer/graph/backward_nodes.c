@@ -57,7 +57,7 @@ static void backward_linear(const struct fr_graph *graph, const struct node *nod
     const struct linear *linear = &graph->variant->linears[node->linear];
     struct rows r = fr_rows_of(graph, node->space, c);
     struct fr_view gradient = fr_node_gradients(graph->variant, node, r.begin);
-    if (linear->relu && !linear->gated)
+    if (linear->relu && !node->gated)
         FR_RUN(graph, relu_backward, r.count, node->width, fr_node_values(graph->variant, node, r.begin), gradient);
     if (linear->bias)
         FR_RUN(graph, bias_gradient, r.real, node->width, gradient,
@@ -70,7 +70,7 @@ static void backward_linear(const struct fr_graph *graph, const struct node *nod
                                       .out = fr_node_wanted(graph, node, 0, r.begin),
                                       .accumulate = node->arguments[0].accumulate};
         const struct node *from = fr_argument(graph, node, 0);
-        if (from->kind == NODE_LINEAR && graph->variant->linears[from->linear].gated)
+        if (from->gated)
             product.gate = fr_node_values(graph->variant, from, r.begin);
         fr_graph_multiply(graph, &product);
     }

@@ -124,8 +124,15 @@ static void settle_gradients(const struct fr_graph *graph, struct variant *v)
     free(touched);
 }
 
+static bool has_relu(const struct variant *v, const struct node *node)
+{
+    if (node->kind == NODE_LINEAR)
+        return v->linears[node->linear].relu;
+    return node->kind == NODE_ATTENTION_DENSE && node->activation == FR_ACT_RELU;
+}
+
 /* Who alone gives a layer with relu its gradient lets through what relu did: who reads its output
- * and wants a gradient is one product, and it is no output of the network. */
+ * is one product, and it is no output of the network. */
 static void settle_gates(const struct fr_graph *graph, struct variant *v)
 {
     uint32_t *givers = fr_alloc(v->n_nodes, sizeof(*givers));
@@ -139,8 +146,7 @@ static void settle_gates(const struct fr_graph *graph, struct variant *v)
         if (node->kind != NODE_LINEAR || node->arguments[0].skip_gradient)
             continue;
         uint32_t from = node->arguments[0].node;
-        if (v->nodes[from].kind == NODE_LINEAR && v->linears[v->nodes[from].linear].relu && givers[from] == 1)
-            v->linears[v->nodes[from].linear].gated = true;
+        v->nodes[from].gated = givers[from] == 1 && has_relu(v, &v->nodes[from]);
     }
     free(givers);
 }

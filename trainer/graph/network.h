@@ -186,6 +186,7 @@ struct node {
     uint32_t buffer, column;
     bool trainable;                /* something behind it can be trained */
     bool reached;                  /* a loss's gradient comes to it, and it is trainable */
+    bool gated;                    /* its gradient is given past its relu (settle_gates) */
     uint32_t losses;               /* those losses */
     uint32_t set;                  /* reached leaves with rows, dice: of those losses */
     int32_t slot, part;            /* leaves */
@@ -227,7 +228,6 @@ struct linear {
     uint32_t kernel; /* parameter */
     bool bias;       /* node.partials[0] is its bias */
     bool relu;
-    bool gated;       /* by the product that gives its gradient: nobody else has a part in it */
     uint32_t in, out; /* in: rows of this part of the kernel */
     uint32_t n_segments;
     struct segment *segments;

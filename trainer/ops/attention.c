@@ -113,8 +113,8 @@ void fr_cpu_attention_dense(const struct fr_attention_dense *c, const struct fr_
         entry_kernel(c, query_of(c, e), &w);
         struct fr_view keys = from_step(c->keys, c->steps.begin[e]), out = from_step(c->out, c->steps.begin[e]);
         struct fr_operand left = {.values = keys.values, .ld = keys.ld, .rows = n, .columns = c->width};
-        ops->multiply(&(struct fr_multiply){.left = &left, .right = &right, .row_end = n, .out = out});
-        ops->bias_activate(n, c->units, out, w.units, c->relu);
+        ops->multiply(&(struct fr_multiply){
+            .left = &left, .right = &right, .row_end = n, .out = out, .bias = w.units, .relu = c->relu});
     }
 }
 
