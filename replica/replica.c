@@ -283,7 +283,7 @@ static int stage_record(struct freshet_replica *replica, struct incoming *incomi
     if (partition->committed && record->kind != FR_DELTA_COMMIT && record->piece >= partition->n_pieces)
         return two_writers(replica, event, record->epoch, "has pieces behind its commit");
     if (record->kind == FR_DELTA_COMMIT
-            ? partition->committed
+            ? partition->committed || fr_waiting_has(partition, record->piece)
             : !fr_waiting_put(&replica->waiting, entry, record, incoming->bytes, incoming->size)) {
         event->duplicate = 1;
         replica->info.duplicates += 1;
@@ -299,7 +299,7 @@ static int commit_partition(struct freshet_replica *replica, const struct fr_del
         /* numbered below n, each once: then none is missing */
         partition->n_pieces == record->commit.n_pieces;
     for (uint32_t i = 0; complete && i < record->commit.n_pieces; i++)
-        complete = partition->pieces[i].bytes != NULL;
+        complete = fr_waiting_has(partition, i);
     if (!complete)
         return gap(replica, event, record, "pieces are missing at the commit");
     if (partition->n_rows != record->commit.n_rows || partition->n_drops != record->commit.n_drops)

@@ -52,6 +52,10 @@ struct fr_waiting_epoch *fr_waiting_at(const struct fr_waiting *waiting, size_t 
 struct fr_waiting_epoch *fr_waiting_find(const struct fr_waiting *waiting, uint64_t epoch, uint64_t from,
                                          struct fr_waiting_epoch **other);
 struct fr_waiting_epoch *fr_waiting_add(struct fr_waiting *waiting, const struct fr_delta_record *record);
+static inline bool fr_waiting_has(const struct fr_waiting_partition *partition, uint32_t piece)
+{
+    return piece < partition->n_pieces && partition->pieces[piece].bytes;
+}
 /* Returns false when the piece is there already. piece < FR_PIECES_MAX. */
 bool fr_waiting_put(struct fr_waiting *waiting, struct fr_waiting_epoch *entry, const struct fr_delta_record *record,
                     const void *bytes, size_t size);

@@ -400,6 +400,16 @@ class Cases:
             records = in_order(new.epoch(5, everything=True, rewind=rewind), new.epoch())
             assert both.feed(shuffled(self.rng, records)) == {"taken", "applied"} and both.epoch == (7, 6)
 
+    def a_commit_whose_number_another_record_has_is_a_repetition(self):
+        """The same epoch written without its rewind: each record of it has the number of the one before it."""
+        for _ in range(20):
+            both, old = self.started()
+            new = Writer(self.rng, 2)
+            records = in_order(new.epoch(everything=True, rewind=(0, "")))
+            both.feed(without(records, "commit", 0))
+            assert both.feed([record for record in in_order(new.epoch(1)) if record[0] == 0]) == {"duplicate"} and both.epoch == (1, old.newest)
+            assert both.feed(records) == {"duplicate", "applied", "passed"} and both.epoch == (2, 1)
+
     def a_rewind_to_an_epoch_needs_its_snapshot(self):
         both, old = self.started()
         new = Writer(self.rng, 2)
