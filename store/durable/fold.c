@@ -74,12 +74,17 @@ static enum fr_status damaged(const struct fold *fold, const struct stream *stre
     return fr_err_set(err, FR_E_CORRUPT, "%s: epoch %" PRIu64 " changed since it was written", path, stream->epoch);
 }
 
-/* Moves the `held` bytes to the window's front, so that the file's next byte lies as far behind a
- * page of memory as of the file, and makes room for `size` from there on. */
+static bool is_direct(const struct stream *stream)
+{
+    return stream->entry.size >= FR_DIRECT_MIN;
+}
+
+/* Moves the `held` bytes to the window's front, and makes room for `size` from there on. Of a large
+ * epoch the file's next byte lies as far behind a page of memory as of the file. */
 static void make_room(struct stream *stream, size_t held, size_t size)
 {
-    size_t begin = (size_t)((stream->at - held) % FR_DIRECT_PAGE);
-    size_t capacity = (begin + size + FR_DIRECT_PAGE - 1) / FR_DIRECT_PAGE * FR_DIRECT_PAGE;
+    size_t page = is_direct(stream) ? FR_DIRECT_PAGE : 1, begin = (size_t)((stream->at - held) % page);
+    size_t capacity = (begin + size + page - 1) / page * page;
     uint8_t *window = stream->window;
     if (stream->capacity < capacity) {
         window = fr_alloc_aligned(FR_DIRECT_PAGE, capacity);
@@ -100,7 +105,7 @@ static enum fr_status read_window(const struct fold *fold, const struct stream *
 {
     size_t held = stream->filled % FR_DIRECT_PAGE, pages = held + n + FR_DIRECT_PAGE - 1;
     pages -= pages % FR_DIRECT_PAGE;
-    if (stream->entry.size >= FR_DIRECT_MIN) {
+    if (is_direct(stream)) {
         char path[PATH_MAX];
         fr_journal_path(&fold->durable->journal, stream->file->first, path);
         if (fr_direct_read(path, stream->window + stream->filled - held, pages, stream->at - held) >=
