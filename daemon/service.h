@@ -197,7 +197,7 @@ struct fr_service {
     /* Any thread asks with true that the fold thread folds soon, whatever unfolded_max says. */
     atomic_bool fold_wanted;
     atomic_bool delta_checked, ingest_started;
-    atomic_bool epoch_wanted; /* the publisher waits for one that is cut from now on */
+    atomic_int epoch_wanted; /* enum fr_epoch_wanted: by the publisher */
     atomic_int phase;
     _Atomic uint64_t durable_epoch;
     struct fr_service_snapshots snapshots;

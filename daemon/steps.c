@@ -255,7 +255,9 @@ static enum fr_status check_delta(struct fr_service *service, struct fr_err *err
 static void look_at_publisher(struct fr_service *service, struct fr_publisher_status *out)
 {
     fr_publisher_get_status(service->publisher, out);
-    atomic_store(&service->epoch_wanted, out->epoch_wanted);
+    atomic_store(&service->epoch_wanted, out->epoch_wanted   ? FR_EPOCH_WANTED
+                                         : out->rewind_waits ? FR_EPOCH_WANTED_WHILE_PAUSED
+                                                             : FR_EPOCH_NOT_WANTED);
 }
 
 enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err)

@@ -45,6 +45,7 @@ bool fr_publisher_await_rewind(struct fr_publisher *publisher)
     if (publisher->rewind.ready && publisher->sent == 0) /* a new producer */
         publisher->sent = publisher->rewind.to.epoch;
     bool idle = publisher->rewind.ready && publisher->sent == publisher->rewind.to.epoch && publisher->sent >= offered;
+    publisher->tally.rewind_waits = idle;
     if (!publisher->rewind.wanted && !idle)
         return true;
     enum fr_status status = publisher->options.rewind(publisher->options.self, publisher->rewind.least, &to);
@@ -55,6 +56,7 @@ bool fr_publisher_await_rewind(struct fr_publisher *publisher)
     publisher->rewind.wanted = false;
     publisher->rewind.ready = true;
     publisher->rewind.to = to;
+    publisher->tally.rewind_waits = to.epoch >= offered;
     publisher->sent = to.epoch;
     fr_log(FR_LOG_INFO, "publisher", "rewind_begin", "topic=%s to=%" PRIu64 " snapshot=%s", publisher->options.topic,
            to.epoch, to.snapshot);

@@ -37,6 +37,12 @@ static bool keeps_still(const struct fr_trainer *trainer)
     return trainer->waits || trainer->history.held || (heartbeats && !atomic_load(heartbeats));
 }
 
+int fr_trainer_epoch_wanted(const struct fr_trainer *trainer)
+{
+    const atomic_int *wanted = trainer->options.epoch_wanted;
+    return wanted ? atomic_load(wanted) : FR_EPOCH_NOT_WANTED;
+}
+
 static bool is_due(const struct fr_trainer *trainer, uint64_t now_ns, bool consumed, uint64_t batches)
 {
     const struct fr_conf *conf = trainer->conf;
@@ -44,9 +50,10 @@ static bool is_due(const struct fr_trainer *trainer, uint64_t now_ns, bool consu
         return consumed && batches > 0 && batches % conf->ingest.lockstep_epoch_batches == 0;
     if (trainer->epoch == 0 && !consumed)
         return false; /* no history yet: nothing to keep alive */
-    if (!consumed && keeps_still(trainer))
-        return false;
     uint64_t since_ns = now_ns - trainer->last_cut_ns;
+    if (!consumed && keeps_still(trainer)) /* what ends the pause may need it */
+        return trainer->waits && !trainer->history.held && since_ns >= ms_to_ns(conf->epoch_ms) &&
+               fr_trainer_epoch_wanted(trainer) != FR_EPOCH_NOT_WANTED;
     if (consumed && since_ns >= ms_to_ns(conf->epoch_ms))
         return true;
     if (fr_trainer_dirty_bytes(trainer) >= conf->epoch_bytes_max || trainer->memory.cut_wanted)

@@ -358,8 +358,7 @@ static enum fr_status due_cut(struct fr_trainer *trainer, bool *must)
 /* Nobody would miss a last epoch. */
 static bool has_nothing_new(const struct fr_trainer *trainer)
 {
-    const atomic_bool *wanted = trainer->options.epoch_wanted;
-    if (trainer->consumed || trainer->carried_name[0] != '\0' || (wanted && atomic_load(wanted)))
+    if (trainer->consumed || trainer->carried_name[0] != '\0' || fr_trainer_epoch_wanted(trainer) == FR_EPOCH_WANTED)
         return false;
     return trainer->history.closed || trainer->epoch == 0;
 }

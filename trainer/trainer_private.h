@@ -196,6 +196,7 @@ void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *b
 void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
 /* cut.c */
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
+int fr_trainer_epoch_wanted(const struct fr_trainer *trainer); /* enum fr_epoch_wanted */
 /* Whether one is after the batch at hand. */
 bool fr_trainer_cut_follows(const struct fr_trainer *trainer, uint64_t now_ns);
 /* Whether a cut that is due has been impossible for too long, and why in text. */

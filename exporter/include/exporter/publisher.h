@@ -117,6 +117,7 @@ struct fr_publisher_status {
     } hps;
     bool fold_wanted;         /* the rebase waits for a fold */
     bool epoch_wanted;        /* ... of an epoch that is not durable yet */
+    bool rewind_waits;        /* for an epoch behind its snapshot */
     struct {                  /* the topic as it is known */
         uint64_t begin;       /* the epoch with which new replicas begin; 0: not known */
         uint64_t looks;       /* at start and whenever it was not what it had been */

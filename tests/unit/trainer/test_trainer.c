@@ -53,7 +53,15 @@ FR_CASE(a_drain_writes_one_last_epoch_and_a_restart_none)
     assert_int_equal(drain_stages(&run), 0);
     run_close(&run);
 
-    atomic_bool wanted = true; /* by who publishes: an empty one, then */
+    atomic_int wanted = FR_EPOCH_WANTED_WHILE_PAUSED; /* not at an end */
+    run_open(&run, dir, 1);
+    run.trainer->options.epoch_wanted = &wanted;
+    fr_trainer_stop(run.trainer);
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_EOF);
+    assert_int_equal(drain_stages(&run), 0);
+    run_close(&run);
+
+    wanted = FR_EPOCH_WANTED; /* an empty one, then */
     run_open(&run, dir, 1);
     run.trainer->options.epoch_wanted = &wanted;
     fr_trainer_stop(run.trainer);
@@ -193,6 +201,14 @@ FR_CASE(no_epoch_without_samples_comes_while_nobody_could_use_it)
     assert_true(beats(&run));
     fr_trainer_pause(run.trainer, FR_PAUSE_JOURNAL, "the journal is full");
     assert_int_equal(fr_trainer_step(run.trainer, &(struct fr_err){0}), FR_AGAIN);
+    assert_false(beats(&run));
+    atomic_int wanted = FR_EPOCH_WANTED_WHILE_PAUSED; /* what ends the pause needs it */
+    run.trainer->options.epoch_wanted = &wanted;
+    assert_true(beats(&run));
+    run.trainer->history.held = true;
+    assert_false(beats(&run));
+    run.trainer->history.held = false;
+    atomic_store(&wanted, FR_EPOCH_NOT_WANTED);
     assert_false(beats(&run));
     fr_trainer_pause(run.trainer, FR_PAUSE_NONE, NULL);
     assert_int_equal(fr_trainer_step(run.trainer, &(struct fr_err){0}), FR_AGAIN);

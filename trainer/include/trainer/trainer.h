@@ -59,6 +59,10 @@ enum {
     FR_LATE_MS = 2000,
 };
 
+/* An epoch without samples is cut for somebody who goes on with it: every `epoch` while reading is
+ * paused, because nothing else would bring one, and at a drain unless that does without. */
+enum fr_epoch_wanted { FR_EPOCH_NOT_WANTED, FR_EPOCH_WANTED, FR_EPOCH_WANTED_WHILE_PAUSED };
+
 /* Who keeps stream positions (ingest); called by the owner thread only. */
 struct fr_trainer_stream {
     void *self;
@@ -92,8 +96,7 @@ struct fr_trainer_options {
     atomic_bool *fold_wanted;
     /* While it is false an epoch needs samples: there are no heartbeats. NULL: true. */
     const atomic_bool *heartbeats;
-    /* While it is true a drain cuts a last epoch though it has no samples. NULL: false. */
-    const atomic_bool *epoch_wanted;
+    const atomic_int *epoch_wanted; /* enum fr_epoch_wanted; NULL: nobody does */
     /* While it is true every cut publishes the dense parameters that changed; NULL: false. */
     const atomic_bool *dense_wanted;
     /* What epochs between cut and durable wait for, for messages; NULL, or to NULL: the disk. */
