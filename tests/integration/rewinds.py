@@ -160,7 +160,7 @@ class Cases(Live):
         savepoint, rng = self.saved("killed"), random.Random(7)
         snapshots = self.work.path / "again/snapshots"
         for turn in range(KILLS):
-            daemon = self.daemon("again", "killed.delta", ["snapshot.keep=100"], arguments=[] if turn else ["--restore", savepoint], wait_http=False)
+            daemon = self.daemon("again", "killed.delta", ["snapshot.keep=100", "journal_max=128KiB"], arguments=[] if turn else ["--restore", savepoint], wait_http=False)
             wait_until(lambda: "event=recovered" in daemon.log(), "recovered")
             self.more(50)
             if turn % 2:
@@ -168,7 +168,7 @@ class Cases(Live):
             time.sleep(rng.random() * 0.4)
             daemon.process.kill()
             daemon.expect_exit(-signal.SIGKILL)
-        daemon = self.daemon("again", "killed.delta", ["snapshot.keep=100"])
+        daemon = self.daemon("again", "killed.delta", ["snapshot.keep=100", "journal_max=128KiB"])
         self.trained(daemon)
         wait_until(lambda: daemon.json("/status")["snapshot"]["current"], "CURRENT")
         daemon.drain()
