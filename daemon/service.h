@@ -242,8 +242,15 @@ struct fr_service {
 
 /* service.c: builds everything up to recovery and the start of threads; main.c runs and ends it. */
 enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 void fr_service_close(struct fr_service *service);
+
+/* run.c */
+enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+/* Waits for one of our signals; 0: none. */
+int fr_service_wait_signal(long most_ms);
+/* A second signal ends the process, unless it belongs to the first: `timeout` and others signal a
+ * process and then its group, so that one stop arrives twice. */
+void fr_service_second_signal(const struct fr_service *service, uint64_t first_ns);
 void fr_service_fail(struct fr_service *service, const struct fr_err *err);
 int fr_exit_code(enum fr_status status);
 

@@ -1,0 +1,150 @@
+/* What the main thread does while the service runs: takes signals, publishes the documents, notices
+ * a failure, and drains.
+ *
+ * A drain goes in this order: ingest stops polling; the trainer cuts its last epoch; the durable
+ * thread makes it durable; the publisher waits for the acknowledgements, at most drain_timeout. */
+#include <inttypes.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "service.h"
+
+enum { END_LOOK_MS = 20 }; /* what an end may take longer */
+
+int fr_service_wait_signal(long most_ms)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    struct timespec timeout = {.tv_nsec = most_ms * 1000000L};
+    int signal_number = sigtimedwait(&set, NULL, &timeout);
+    return signal_number > 0 ? signal_number : 0;
+}
+
+/* The same for a turn of the main loop, which is shorter where training ends meanwhile. */
+static int wait_turn(struct fr_service *service)
+{
+    bool ended = atomic_load(&service->loops[FR_LOOP_TRAINER].done);
+    int signal_number = fr_service_wait_signal(END_LOOK_MS);
+    for (long ms = END_LOOK_MS; ms < FR_TICK_MS && signal_number == 0; ms += END_LOOK_MS) {
+        if (!ended && atomic_load(&service->loops[FR_LOOP_TRAINER].done))
+            break;
+        signal_number = fr_service_wait_signal(END_LOOK_MS);
+    }
+    return signal_number;
+}
+
+void fr_service_second_signal(const struct fr_service *service, uint64_t first_ns)
+{
+    if (fr_mono_ns(service->clock) - first_ns < (uint64_t)FR_SECOND_SIGNAL_MS * 1000000u)
+        return;
+    fr_log_last(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
+    _exit(FR_EXIT_RETRY);
+}
+static bool has_failed(struct fr_service *service, struct fr_err *err)
+{
+    pthread_mutex_lock(&service->lock);
+    bool failed = service->failure.status != FR_OK;
+    if (failed && err)
+        *err = service->failure;
+    pthread_mutex_unlock(&service->lock);
+    return failed;
+}
+
+static void begin_drain(struct fr_service *service, const char *why)
+{
+    if (atomic_exchange(&service->phase, FR_PHASE_DRAINING) >= FR_PHASE_DRAINING)
+        return;
+    fr_log(FR_LOG_INFO, "daemon", "drain", "why=%s", why);
+    atomic_store(&service->stop_ingest, true);
+    fr_trainer_stop(service->trainer);
+}
+
+/* Everything durable that is not held back is acknowledged on the delta topic. */
+static bool all_published(struct fr_service *service)
+{
+    struct fr_publisher_status publisher;
+    fr_publisher_get_status(service->publisher, &publisher);
+    return publisher.acked >= atomic_load(&service->publishable);
+}
+
+/* savepoint.at_drain: the fold thread is asked once, and takes it or says why not. */
+static bool last_savepoint_taken(struct fr_service *service)
+{
+    if (!service->conf->savepoint.at_drain)
+        return true;
+    int none = FR_LAST_NONE;
+    (void)atomic_compare_exchange_strong(&service->last_savepoint, &none, FR_LAST_WANTED);
+    return atomic_load(&service->last_savepoint) == FR_LAST_DONE;
+}
+
+/* FR_OK, or FR_E_NONFINITE when epochs stay behind because publishing is held. */
+static enum fr_status drained(struct fr_service *service, struct fr_err *err)
+{
+    uint64_t durable = atomic_load(&service->durable_epoch), publishable = atomic_load(&service->publishable);
+    if (publishable >= durable)
+        return FR_OK;
+    return fr_err_set(
+        err, FR_E_NONFINITE,
+        "drained, but publishing is held after %d batches in a row of which nothing could train: epochs %" PRIu64
+        " to %" PRIu64 " are durable and not on %s. Lower the learning rates or look for broken dense "
+        "values in the stream, then start again: they are published after %d good batches in a row",
+        FR_QUARANTINE_STREAK_MAX, publishable + 1, durable, service->conf->export_.topic, FR_QUARANTINE_STREAK_MAX);
+}
+
+static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_publisher_status publisher;
+    fr_publisher_get_status(service->publisher, &publisher);
+    return fr_err_set(err, FR_E_UNAVAILABLE,
+                      "drain_timeout passed with epoch %" PRIu64 " durable and %" PRIu64
+                      " acknowledged on %s (%s); nothing is lost: start again "
+                      "when the broker answers and the rest is sent",
+                      atomic_load(&service->durable_epoch), publisher.acked, service->conf->export_.topic,
+                      publisher.problem[0] ? publisher.problem : "no error from the broker");
+}
+
+enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
+{
+    atomic_store(&service->phase, FR_PHASE_RUNNING);
+    fr_loops_start(service);
+    uint64_t drain_begin_ns = 0, stop_ns = 0;
+    if (atomic_load(&service->stop_recovery)) { /* it was done all the same */
+        stop_ns = fr_mono_ns(service->clock);
+        begin_drain(service, "signal");
+    }
+    for (;;) {
+        int signal_number = wait_turn(service);
+        fr_documents_publish(service);
+        fr_progress_turn(service);
+        if (has_failed(service, err))
+            return err->status;
+        if (signal_number == SIGHUP)
+            fr_log(FR_LOG_WARN, "daemon", "reload",
+                   "note=\"reloading is not in this version; restart to change the configuration\"");
+        if (signal_number == SIGTERM || signal_number == SIGINT) {
+            if (stop_ns)
+                fr_service_second_signal(service, stop_ns);
+            else
+                stop_ns = fr_mono_ns(service->clock);
+            begin_drain(service, "signal");
+        }
+        if (atomic_load(&service->loops[FR_LOOP_TRAINER].done))
+            begin_drain(service, "end_of_stream");
+        if (atomic_load(&service->phase) != FR_PHASE_DRAINING)
+            continue;
+        uint64_t now_ns = fr_mono_ns(service->clock);
+        if (!drain_begin_ns)
+            drain_begin_ns = now_ns;
+        bool finished =
+            atomic_load(&service->loops[FR_LOOP_TRAINER].done) && atomic_load(&service->loops[FR_LOOP_DURABLE].done);
+        if (finished && all_published(service) && last_savepoint_taken(service))
+            return drained(service, err);
+        if (now_ns - drain_begin_ns > (uint64_t)service->conf->export_.drain_timeout_ms * 1000000u)
+            return drain_timed_out(service, err);
+    }
+}
