@@ -7,6 +7,9 @@
  * copies beside come at once, before anything that computes, or not before somebody waits for them.
  * A missing join gives other numbers in one of the turns.
  *
+ * A download to memory that alloc_pinned did not give is done before the call returns, and counts
+ * as a wait: a driver copies to pageable memory so (CUDA, "API synchronization behavior").
+ *
  * Errors can be ordered (fr_emulate_fail): no more memory, or a card that is lost at its n-th call.
  * As with a real one the first is kept, and nothing is done after it. */
 #include <stdio.h>
@@ -20,7 +23,12 @@
 #include "queue.h"
 #include "recording.h"
 
-enum { BLOCK = 256, BLOCKS_MAX = 48 };
+enum { BLOCK = 256, BLOCKS_MAX = 48, PINNED_MAX = 256 };
+
+struct pinned {
+    const char *memory;
+    size_t bytes;
+};
 
 struct fr_device_queue {
     void *workspace;
@@ -29,6 +37,8 @@ struct fr_device_queue {
     struct fr_recording computes, copies;
     size_t copies_done;
     struct fr_device_graphs graphs;
+    struct pinned pinned[PINNED_MAX];
+    size_t n_pinned;
     uint64_t turns;
     struct fr_emulated_counts counts;
     enum fr_status status;
@@ -292,6 +302,35 @@ static void release(struct fr_device_queue *queue, void *memory)
     free(memory);
 }
 
+static void *allocate_pinned(struct fr_device_queue *queue, size_t bytes)
+{
+    void *memory = allocate(queue, bytes);
+    FR_CHECK(queue->n_pinned < PINNED_MAX);
+    if (memory)
+        queue->pinned[queue->n_pinned++] = (struct pinned){memory, bytes};
+    return memory;
+}
+
+static bool is_pinned(const struct fr_device_queue *queue, const void *memory, size_t bytes)
+{
+    const char *from = memory;
+    for (size_t i = 0; i < queue->n_pinned; i++)
+        if (from >= queue->pinned[i].memory && from + bytes <= queue->pinned[i].memory + queue->pinned[i].bytes)
+            return true;
+    return false;
+}
+
+static void release_pinned(struct fr_device_queue *queue, void *memory)
+{
+    for (size_t i = 0; i < queue->n_pinned; i++) {
+        if (queue->pinned[i].memory != memory)
+            continue;
+        queue->pinned[i] = queue->pinned[--queue->n_pinned];
+        break;
+    }
+    release(queue, memory);
+}
+
 static enum fr_status open_queue(uint32_t card, struct fr_device_queue **out, struct fr_err *err)
 {
     if (card != 0)
@@ -333,6 +372,10 @@ static void download(struct fr_device_queue *queue, void *host, const void *devi
 {
     queue->counts.down += bytes > 0;
     start_copy(queue, host, device, bytes);
+    if (bytes > 0 && !queue->graphs.recording && !is_pinned(queue, host, bytes)) {
+        queue->counts.waits++;
+        catch_up(queue);
+    }
 }
 
 static void upload_beside(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
@@ -389,8 +432,8 @@ const struct fr_device_api *fr_emulate_api(void)
         .info = info,
         .alloc = allocate,
         .release = release,
-        .alloc_pinned = allocate,
-        .release_pinned = release,
+        .alloc_pinned = allocate_pinned,
+        .release_pinned = release_pinned,
         .upload = upload,
         .download = download,
         .copy = fr_queue_copy,

@@ -132,8 +132,8 @@ static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
         graph->outputs[k].gradient = floats(graph, capacity, 1);
     }
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
-        free(graph->tasks[t].logits);
-        graph->tasks[t].logits = host_floats(capacity, 1);
+        fr_graph_answer_release(graph, graph->tasks[t].logits);
+        graph->tasks[t].logits = fr_graph_answer_memory(graph, bytes_of(capacity, 1));
         if (graph->device) {
             fr_graph_release(graph, graph->tasks[t].at_logits);
             graph->tasks[t].at_logits = floats(graph, capacity, 1);

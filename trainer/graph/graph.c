@@ -238,7 +238,7 @@ static void free_task(const struct fr_graph *graph, struct task_state *task)
 {
     if (task->at_logits != task->logits)
         fr_graph_release(graph, task->at_logits);
-    free(task->logits);
+    fr_graph_answer_release(graph, task->logits);
     free(task->pairs.order);
     free(task->pairs.lower);
     free(task->pairs.groups);
@@ -313,6 +313,25 @@ void fr_graph_release(const struct fr_graph *graph, void *memory)
         free(memory);
     else if (memory)
         graph->device->api->release(graph->device->queue, memory);
+}
+
+void *fr_graph_answer_memory(const struct fr_graph *graph, size_t bytes)
+{
+    struct graph_device *device = graph->device;
+    if (!device)
+        return fr_graph_memory(graph, bytes);
+    void *memory = device->api->alloc_pinned(device->queue, bytes ? bytes : ALIGNMENT);
+    if (!memory)
+        fr_graph_device_fail(device, FR_E_NO_MEMORY, "there is no pinned memory of the host for the device's answers");
+    return memory;
+}
+
+void fr_graph_answer_release(const struct fr_graph *graph, void *memory)
+{
+    if (graph->device)
+        graph->device->api->release_pinned(graph->device->queue, memory);
+    else
+        free(memory);
 }
 
 void fr_graph_clear(const struct fr_graph *graph, void *memory, size_t bytes)

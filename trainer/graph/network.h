@@ -525,6 +525,10 @@ static inline struct fr_view fr_node_gradients(const struct variant *variant, co
 /* NULL on a device that has no more; the device's status says so. */
 void *fr_graph_memory(const struct fr_graph *graph, size_t bytes) FR_MUST_CHECK;
 void fr_graph_release(const struct fr_graph *graph, void *memory);
+/* Memory of the host that results come back to: pinned beside a device, because a copy to pageable
+ * memory makes the caller wait for all that was started. NULL as above. */
+void *fr_graph_answer_memory(const struct fr_graph *graph, size_t bytes) FR_MUST_CHECK;
+void fr_graph_answer_release(const struct fr_graph *graph, void *memory);
 void fr_graph_clear(const struct fr_graph *graph, void *memory, size_t bytes);
 /* A small array of the host where operations of this piece (begin_graph) can read it, until the end
  * of the step. */
