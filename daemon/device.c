@@ -39,8 +39,10 @@ static enum fr_status open_card(struct fr_service *service, struct fr_err *err)
     if (most == 0)
         most = info.free_bytes / ROWS_SHARE_DENOMINATOR * ROWS_SHARE_NUMERATOR;
     service->device = (struct fr_graph_device){.api = api, .queue = queue, .row_bytes_max = most};
-    fr_log(FR_LOG_INFO, "daemon", "device", "device=cuda:%" PRIu32 " card=\"%s\" memory=%" PRIu64 " rows_max=%" PRIu64,
-           conf->device_card, info.name, info.memory_bytes, most);
+    snprintf(service->computes_on.name, sizeof(service->computes_on.name), "cuda:%" PRIu32, conf->device_card);
+    snprintf(service->computes_on.card, sizeof(service->computes_on.card), "%s", info.name);
+    fr_log(FR_LOG_INFO, "daemon", "device", "device=%s card=\"%s\" memory=%" PRIu64 " rows_max=%" PRIu64,
+           service->computes_on.name, info.name, info.memory_bytes, most);
     return FR_OK;
 }
 
@@ -48,6 +50,7 @@ enum fr_status fr_service_open_device(struct fr_service *service, struct fr_err 
 {
     struct fr_err why = {0};
     char quoted[600];
+    snprintf(service->computes_on.name, sizeof(service->computes_on.name), "cpu");
     if (service->conf->device == FR_DEVICE_CPU || open_card(service, &why) == FR_OK)
         return FR_OK;
     if (service->conf->device == FR_DEVICE_CUDA)
@@ -59,6 +62,7 @@ enum fr_status fr_service_open_device(struct fr_service *service, struct fr_err 
         *err = machine;
         return machine.status;
     }
+    snprintf(service->computes_on.reason, sizeof(service->computes_on.reason), "%s", why.text);
     fr_log(FR_LOG_INFO, "daemon", "device", "device=cpu why=%s", fr_log_quote(quoted, sizeof(quoted), why.text));
     return FR_OK;
 }

@@ -228,6 +228,15 @@ static void put_snapshots(struct fr_service *service, struct fr_buffer *out)
                      atomic_load(&service->snapshots.failures), atomic_load(&service->snapshots.hook_failures));
 }
 
+static void put_device(const struct fr_service *service, struct fr_buffer *out)
+{
+    fr_buffer_printf(out, ",\"device\":{\"name\":\"%s\",\"card\":", service->computes_on.name);
+    fr_buffer_json_text(out, service->computes_on.card);
+    fr_buffer_printf(out, ",\"reason\":");
+    fr_buffer_json_text(out, service->computes_on.reason);
+    fr_buffer_printf(out, "}");
+}
+
 static void document_status(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
@@ -235,6 +244,7 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
     fr_buffer_printf(out, "{\"version\":\"%s\",\"model\":\"%s\",\"phase\":\"%s\",\"kernel\":\"%s\"", FR_VERSION,
                      conf->model, phase_name(atomic_load(&service->phase)),
                      service->trainer ? fr_trainer_kernel(service->trainer) : "");
+    put_device(service, out);
     fr_buffer_printf(out,
                      ",\"timeline\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"durable\":%" PRIu64 ",\"folded\":%" PRIu64
                      ",\"folding\":%s,\"sent\":%" PRIu64 ",\"acked\":%" PRIu64,

@@ -83,6 +83,15 @@ static void series_build(struct fr_service *service)
              "Always 1; the version, the kernel of products and the fingerprint of the model are labels.", 1);
 }
 
+static void series_device(struct fr_service *service)
+{
+    char labels[256] = "";
+    fr_metric_label(labels, sizeof(labels), "device", service->computes_on.name);
+    fr_metric_label(labels, sizeof(labels), "card", service->computes_on.card);
+    fr_gauge(service->registry, "freshet_device_info", labels,
+             "Always 1; the device that computes the network, and what a card's driver calls it, are labels.", 1);
+}
+
 void fr_documents_process(struct fr_service *service)
 {
     struct fr_registry *registry = service->registry;
@@ -105,4 +114,6 @@ void fr_documents_process(struct fr_service *service)
              service->process.start_seconds);
     if (service->trainer)
         series_build(service);
+    if (service->computes_on.name[0])
+        series_device(service);
 }

@@ -177,6 +177,11 @@ struct fr_service {
     struct fr_durable *durable;
     struct fr_pool *pool;
     struct fr_graph_device device; /* queue NULL: the processor */
+    struct {
+        char name[32];     /* "cpu", "cuda:0"; empty until the start has chosen */
+        char card[128];    /* of a card: what its driver calls it */
+        char reason[1024]; /* why `device: auto` computes on the processor */
+    } computes_on;         /* set at the start, before the documents are published; then constant */
     struct fr_trainer *trainer;
     struct fr_ingest *ingest;
     struct fr_publisher *publisher;

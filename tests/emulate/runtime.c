@@ -336,6 +336,10 @@ static enum fr_status open_queue(uint32_t card, struct fr_device_queue **out, st
     if (card != 0)
         return fr_err_set(err, FR_E_NOT_FOUND, "there is no card %u: one is emulated", card);
     struct fr_device_queue *queue = fr_alloc(1, sizeof(*queue));
+    if (fails(queue, FR_EMULATED_NO_CODE)) {
+        free(queue);
+        return fr_err_set(err, FR_E_UNAVAILABLE, "card 0 (emulated) has no code in the CUDA plug-in");
+    }
     queue->workspace = fr_alloc(1, FR_WORKSPACE_BYTES);
     *out = queue;
     return FR_OK;

@@ -1,6 +1,6 @@
 """`device: cuda` through real Kafka on the emulated card, the kernels' own source on the processor: AUC as on the CPU, the replica verified, the same private state
-after kills, after a card was lost or had no memory, with rows that expire and rows beyond gpu_memory_limit. Without plug-in: `cuda` is an error at the start, `auto` goes on and says
-so; freshetd links no CUDA library."""
+after kills, after a card was lost or had no memory, with rows that expire and rows beyond gpu_memory_limit. Without plug-in, or with one that has no code for the card: `cuda` is an
+error at the start, `auto` computes on the processor and says so in one line, /status and /metrics; freshetd links no CUDA library."""
 import pathlib
 import subprocess
 import sys
@@ -40,6 +40,16 @@ class Runs:
         assert out.strip().splitlines()[-1].startswith("verified:"), out
 
 
+def computes_on(daemon, name, card, reason):
+    """/status and /metrics say which device computes."""
+    wait_until(lambda: daemon.port or daemon._find_port() or not daemon.running(), "http port in the log")
+    wait_until(lambda: daemon.json("/status").get("device", {}).get("name"), "a device in /status")
+    device = daemon.json("/status")["device"]
+    assert (device["name"], device["card"]) == (name, card) and reason in device["reason"] and bool(reason) == bool(device["reason"]), device
+    series = wait_until(lambda: re.findall(r"^freshet_device_info\{(.*)\} 1$", daemon.get("/metrics")[1], re.M), "the series of the device")
+    assert len(series) == 1 and f'device="{name}"' in series[0] and f'card="{card}"' in series[0], series
+
+
 def case_no_cuda_library_is_linked(runs):
     linked = subprocess.run(["ldd", BUILD / "daemon/freshetd"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert "libc.so" in linked and not re.search(r"cuda|cublas|nvrtc", linked), linked
@@ -60,8 +70,21 @@ def case_without_a_card(runs):
     assert re.findall(r"event=device device=(\w+)", plain.log()) == ["cpu"], plain.log()[:2000]
 
 
+def case_a_card_without_code(runs):
+    no_code = {"FRESHET_EMULATED_FAILURE": "code:1"}
+    refused = runs.start("old", "cuda", runs.program, env=no_code)
+    refused.expect_exit(2)
+    assert "has no code in the CUDA plug-in" in refused.log(), refused.log()[-1000:]
+    live = runs.work.daemon(SOURCE / "tests/integration/operating.yaml", runs.work.path / "live.log",
+                            [f"ingest.brokers={runs.kafka.address}", "export.create=true", f"state_dir={runs.work.path / 'live'}", "device=auto"], program=runs.program, env=no_code)
+    computes_on(live, "cpu", "", "has no code in the CUDA plug-in")
+    live.kill()
+    assert live.log().count("has no code") == 1, live.log()[:2000]
+
+
 def case_learns_as_the_cpu_does(runs):
     daemon = runs.start("card", "auto", runs.program)
+    computes_on(daemon, "cuda:0", "emulated", "")
     daemon.expect_exit(0)
     assert "device=cuda:0" in daemon.log(), daemon.log()[:2000]
     runs.verify("card")

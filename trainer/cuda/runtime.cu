@@ -469,9 +469,32 @@ static void close_queue(struct fr_device_queue *queue)
     free(queue);
 }
 
+/* A driver that is there says nothing about our own code: whether the plug-in has machine code, or
+ * PTX that the driver can translate, for this card is asked of one of the plug-in's kernels. The
+ * answer stands in for all, which are made for the same cards. */
+static void ask_for_code(struct fr_device_queue *queue)
+{
+    cudaFuncAttributes attributes;
+    cudaDeviceProp properties;
+    cudaError_t error = cudaFuncGetAttributes(&attributes, (const void *)(round_kernel));
+    if (error == cudaSuccess)
+        return;
+    (void)cudaGetLastError(); /* the error is the queue's from here on */
+    memset(&properties, 0, sizeof(properties));
+    (void)cudaGetDeviceProperties(&properties, queue->card);
+    queue->status = FR_E_UNAVAILABLE;
+    snprintf(queue->text, sizeof(queue->text),
+             "card %d (%.60s) has compute capability %d.%d, for which the CUDA plug-in has no code (%s): build it "
+             "with -DFRESHET_CUDA_ARCHITECTURES=%d%d",
+             queue->card, properties.name, properties.major, properties.minor, cudaGetErrorString(error),
+             properties.major, properties.minor);
+}
+
 static void start_queue(struct fr_device_queue *queue)
 {
     keep(queue, cudaSetDevice(queue->card), "cudaSetDevice");
+    if (queue->status == FR_OK)
+        ask_for_code(queue);
     if (queue->status == FR_OK)
         keep(queue, cudaDeviceGetAttribute(&queue->processors, cudaDevAttrMultiProcessorCount, queue->card),
              "cudaDeviceGetAttribute");

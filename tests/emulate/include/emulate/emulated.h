@@ -14,10 +14,11 @@ struct fr_emulated_counts {
 };
 struct fr_emulated_counts fr_emulate_counts(const struct fr_device_queue *queue);
 
-/* What a card may do to whoever uses it. Memory: the n-th allocation finds none, and no other after
+/* What a card may do to whoever uses it. No code: the n-th opening finds that the plug-in has no
+ * code for the card. Memory: the n-th allocation finds none, and no other after
  * it. Lost: the n-th start is an error that stays. No graph: the n-th cannot be made. 0: none any
  * more. */
-enum fr_emulated_failure { FR_EMULATED_NO_MEMORY, FR_EMULATED_LOST, FR_EMULATED_NO_GRAPH };
+enum fr_emulated_failure { FR_EMULATED_NO_MEMORY, FR_EMULATED_LOST, FR_EMULATED_NO_GRAPH, FR_EMULATED_NO_CODE };
 void fr_emulate_fail(enum fr_emulated_failure kind, uint64_t calls);
 
 #endif
