@@ -1,33 +1,14 @@
-/* The queue of a card: stream, memory, events, cuBLAS.
+/* The queue of a card: stream, memory, events, cuBLAS. Its graphs are made in graphs.cu.
  *
  * The first error is kept; after it nothing is started. cuBLAS runs with TF32 off, on one stream
  * and with a workspace of its own, so that a product has the same bits each time it is run on a
  * card. What cudart and cuBLAS need of the driver is looked up when a queue is opened: the plug-in
  * loads where there is none. */
-#include <cublas_v2.h>
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
+#include "runtime.h"
+
 #include <stdio.h>
 
-#include "kernel.h"
-#include "recording.h"
-
 enum { CUBLAS_WORKSPACE_BYTES = 32 << 20, BLOCKS_A_PROCESSOR = 16 };
-
-struct fr_device_queue {
-    int card, processors;
-    cudaStream_t stream, beside;
-    cudaEvent_t joined; /* of the stream beside, where the queue's waits for it */
-    cudaEvent_t marks[FR_DEVICE_MARKS];
-    cublasHandle_t blas;
-    void *workspace, *blas_workspace;
-    __nv_bfloat16 *rounded[2]; /* factors of a bf16 product */
-    size_t rounded_floats[2];
-    const uint32_t *flag;
-    struct fr_device_graphs graphs;
-    enum fr_status status;
-    char text[256]; /* of the first error */
-};
 
 /* ---- errors ---- */
 
@@ -40,8 +21,7 @@ static enum fr_status say(struct fr_err *err, enum fr_status status, const char 
     return status;
 }
 
-/* Keeps the first one; false: there is one. */
-static bool keep(struct fr_device_queue *queue, cudaError_t error, const char *what)
+bool fr_cuda_keep(struct fr_device_queue *queue, cudaError_t error, const char *what)
 {
     if (error == cudaSuccess || queue->status != FR_OK)
         return queue->status == FR_OK;
@@ -80,105 +60,14 @@ uint32_t fr_queue_blocks(const struct fr_device_queue *queue, size_t threads)
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : (uint32_t)most;
 }
 
-/* Which card a thread means is the runtime's: whoever opened the queue need not be its owner. Every
- * step begins with a copy. */
-static void enter(struct fr_device_queue *queue)
+void fr_cuda_enter(struct fr_device_queue *queue)
 {
     static thread_local int current = -1;
-    if (current != queue->card && keep(queue, cudaSetDevice(queue->card), "cudaSetDevice"))
+    if (current != queue->card && fr_cuda_keep(queue, cudaSetDevice(queue->card), "cudaSetDevice"))
         current = queue->card;
 }
 
 /* ---- graphs ---- */
-
-struct graph {
-    cudaGraphExec_t exec;
-    cudaGraphNode_t *nodes; /* of what the recording starts; of kernels alone */
-};
-
-static void start(struct fr_device_queue *queue, const struct fr_started *started, void *call);
-
-static void start_all(struct fr_device_queue *queue, const struct fr_recording *recording)
-{
-    for (size_t i = 0; i < recording->n; i++)
-        start(queue, &recording->list[i], fr_device_recorded_call(recording, &recording->list[i]));
-}
-
-static void drop_graph(struct fr_device_queue *queue, void *made)
-{
-    struct graph *graph = (struct graph *)made;
-    if (graph->exec) {
-        (void)cudaStreamSynchronize(queue->stream); /* it may be on its way */
-        (void)cudaGraphExecDestroy(graph->exec);
-    }
-    free(graph->nodes);
-    free(graph);
-}
-
-/* What was captured last. */
-static cudaGraphNode_t newest_node(const struct fr_device_queue *queue)
-{
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    const cudaGraphNode_t *nodes = NULL;
-    size_t n = 0;
-    if (cudaStreamGetCaptureInfo(queue->stream, &status, NULL, NULL, &nodes, NULL, &n) != cudaSuccess || n != 1)
-        return NULL;
-    return nodes[0];
-}
-
-/* An error on the way is none of the queue's: the step can be started call by call. */
-static void *make_graph(struct fr_device_queue *queue, const struct fr_recording *recording)
-{
-    struct graph *graph = (struct graph *)calloc(1, sizeof(*graph));
-    cudaGraph_t captured = NULL;
-    if (!graph)
-        return NULL;
-    graph->nodes = (cudaGraphNode_t *)calloc(recording->n, sizeof(*graph->nodes));
-    bool fit = graph->nodes && queue->status == FR_OK &&
-               cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
-    bool capturing = fit;
-    for (size_t i = 0; fit && i < recording->n; i++) {
-        start(queue, &recording->list[i], fr_device_recorded_call(recording, &recording->list[i]));
-        graph->nodes[i] = newest_node(queue);
-        fit = queue->status == FR_OK && (graph->nodes[i] || recording->list[i].kind != FR_STARTED_KERNEL);
-    }
-    if (capturing)
-        fit = cudaStreamEndCapture(queue->stream, &captured) == cudaSuccess && fit;
-    fit = fit && cudaGraphInstantiate(&graph->exec, captured, 0) == cudaSuccess;
-    if (captured)
-        (void)cudaGraphDestroy(captured);
-    if (fit)
-        return graph;
-    (void)cudaGetLastError();
-    if (capturing)
-        queue->status = FR_OK; /* as it was before */
-    drop_graph(queue, graph);
-    return NULL;
-}
-
-static void change_graph(struct fr_device_queue *queue, struct fr_device_graph *changed, size_t i)
-{
-    const struct graph *graph = (const struct graph *)changed->made;
-    const struct fr_started *started = &changed->recording.list[i];
-    void *arguments[] = {fr_device_recorded_call(&changed->recording, started)};
-    struct cudaKernelNodeParams params = {};
-    params.func = const_cast<void *>(started->kernel);
-    params.gridDim = dim3(started->blocks);
-    params.blockDim = dim3(FR_BLOCK);
-    params.kernelParams = arguments;
-    if (queue->status == FR_OK)
-        keep(queue, cudaGraphExecKernelNodeSetParams(graph->exec, graph->nodes[i], &params), started->name);
-}
-
-static void launch_graph(struct fr_device_queue *queue, const struct fr_device_graph *launched)
-{
-    enter(queue);
-    if (queue->status == FR_OK)
-        keep(queue, cudaGraphLaunch(((const struct graph *)launched->made)->exec, queue->stream), "cudaGraphLaunch");
-}
-
-static const struct fr_device_graph_calls graph_calls = {
-    .start = start_all, .make = make_graph, .change = change_graph, .launch = launch_graph, .drop = drop_graph};
 
 static void begin_graph(struct fr_device_queue *queue)
 {
@@ -192,12 +81,12 @@ static void cut_graph(struct fr_device_queue *queue)
 
 static void end_graph(struct fr_device_queue *queue)
 {
-    fr_device_graphs_end(&queue->graphs, queue, &graph_calls);
+    fr_device_graphs_end(&queue->graphs, queue, &fr_cuda_graph_calls);
 }
 
 static void flush(struct fr_device_queue *queue)
 {
-    fr_device_graphs_flush(&queue->graphs, queue, &graph_calls);
+    fr_device_graphs_flush(&queue->graphs, queue, &fr_cuda_graph_calls);
 }
 
 static void count_graphs(const struct fr_device_queue *queue, struct fr_device_graph_counts *counts)
@@ -210,7 +99,7 @@ static void count_graphs(const struct fr_device_queue *queue, struct fr_device_g
 static void *allocate(struct fr_device_queue *queue, size_t bytes)
 {
     void *memory = NULL;
-    enter(queue);
+    fr_cuda_enter(queue);
     if (queue->status != FR_OK)
         return NULL;
     /* No error of the queue: the caller may do with less. */
@@ -226,15 +115,15 @@ static void release(struct fr_device_queue *queue, void *memory)
 {
     if (!memory)
         return;
-    enter(queue);
+    fr_cuda_enter(queue);
     flush(queue);
-    keep(queue, cudaFree(memory), "cudaFree");
+    fr_cuda_keep(queue, cudaFree(memory), "cudaFree");
 }
 
 static void *allocate_pinned(struct fr_device_queue *queue, size_t bytes)
 {
     void *memory = NULL;
-    enter(queue);
+    fr_cuda_enter(queue);
     if (queue->status != FR_OK)
         return NULL;
     if (cudaHostAlloc(&memory, bytes ? bytes : 1, cudaHostAllocDefault) != cudaSuccess) {
@@ -247,15 +136,15 @@ static void *allocate_pinned(struct fr_device_queue *queue, size_t bytes)
 static void release_pinned(struct fr_device_queue *queue, void *memory)
 {
     if (memory)
-        keep(queue, cudaFreeHost(memory), "cudaFreeHost");
+        fr_cuda_keep(queue, cudaFreeHost(memory), "cudaFreeHost");
 }
 
 static void move_on(struct fr_device_queue *queue, cudaStream_t stream, void *to, const void *from, size_t bytes,
                     enum cudaMemcpyKind kind)
 {
-    enter(queue);
+    fr_cuda_enter(queue);
     if (queue->status == FR_OK && bytes > 0)
-        keep(queue, cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
+        fr_cuda_keep(queue, cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
 
 static void upload_beside(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
@@ -266,9 +155,9 @@ static void upload_beside(struct fr_device_queue *queue, void *device, const voi
 static void join_beside(struct fr_device_queue *queue)
 {
     if (queue->status == FR_OK)
-        keep(queue, cudaEventRecord(queue->joined, queue->beside), "cudaEventRecord");
+        fr_cuda_keep(queue, cudaEventRecord(queue->joined, queue->beside), "cudaEventRecord");
     if (queue->status == FR_OK)
-        keep(queue, cudaStreamWaitEvent(queue->stream, queue->joined, 0), "cudaStreamWaitEvent");
+        fr_cuda_keep(queue, cudaStreamWaitEvent(queue->stream, queue->joined, 0), "cudaStreamWaitEvent");
 }
 
 /* ---- products ---- */
@@ -293,12 +182,13 @@ static const __nv_bfloat16 *rounded(struct fr_device_queue *queue, int which, co
                                     size_t columns, size_t ld)
 {
     if (queue->rounded_floats[which] < rows * columns) {
-        fr_device_graphs_forget(&queue->graphs, queue, &graph_calls); /* they have its address */
+        /* Graphs have the address of the memory that goes. */
+        fr_device_graphs_forget(&queue->graphs, queue, &fr_cuda_graph_calls);
         release(queue, queue->rounded[which]);
         queue->rounded[which] = (__nv_bfloat16 *)allocate(queue, rows * columns * sizeof(__nv_bfloat16));
         queue->rounded_floats[which] = queue->rounded[which] ? rows * columns : 0;
         if (!queue->rounded[which] && queue->status == FR_OK)
-            keep(queue, cudaErrorMemoryAllocation, "factors in bf16");
+            fr_cuda_keep(queue, cudaErrorMemoryAllocation, "factors in bf16");
     }
     struct round_call call = {rows, columns, ld, values, queue->rounded[which]};
     FR_LAUNCH(queue, round_kernel, fr_queue_blocks(queue, rows * columns), call);
@@ -333,23 +223,23 @@ static void multiply(struct fr_device_queue *queue, const struct fr_product *p)
 
 /* ---- what is started ---- */
 
-static void start(struct fr_device_queue *queue, const struct fr_started *started, void *call)
+void fr_cuda_start(struct fr_device_queue *queue, const struct fr_started *started, void *call)
 {
     void *arguments[] = {call};
-    enter(queue);
+    fr_cuda_enter(queue);
     if (queue->status != FR_OK)
         return;
     switch (started->kind) {
     case FR_STARTED_KERNEL:
-        keep(queue, cudaLaunchKernel(started->kernel, started->blocks, FR_BLOCK, arguments, 0, queue->stream),
-             started->name);
+        fr_cuda_keep(queue, cudaLaunchKernel(started->kernel, started->blocks, FR_BLOCK, arguments, 0, queue->stream),
+                     started->name);
         return;
     case FR_STARTED_COPY:
         move_on(queue, queue->stream, started->to, started->from, started->bytes,
                 (enum cudaMemcpyKind)started->direction);
         return;
     case FR_STARTED_ZERO:
-        keep(queue, cudaMemsetAsync(started->to, 0, started->bytes, queue->stream), "cudaMemsetAsync");
+        fr_cuda_keep(queue, cudaMemsetAsync(started->to, 0, started->bytes, queue->stream), "cudaMemsetAsync");
         return;
     case FR_STARTED_PRODUCT:
         multiply(queue, &started->product);
@@ -365,9 +255,9 @@ static void start_or_record(struct fr_device_queue *queue, const struct fr_start
     if (queue->status != FR_OK)
         return;
     if (!queue->graphs.recording)
-        start(queue, started, const_cast<void *>(call));
+        fr_cuda_start(queue, started, const_cast<void *>(call));
     else if (!fr_device_record(&queue->graphs.now, started, call))
-        keep(queue, cudaErrorMemoryAllocation, "what a step starts");
+        fr_cuda_keep(queue, cudaErrorMemoryAllocation, "what a step starts");
 }
 
 void fr_queue_launch(struct fr_device_queue *queue, const char *name, const void *kernel, const void *call,
@@ -450,7 +340,7 @@ static void close_queue(struct fr_device_queue *queue)
         return;
     (void)cudaStreamSynchronize(queue->beside);
     (void)cudaStreamSynchronize(queue->stream);
-    fr_device_graphs_release(&queue->graphs, queue, &graph_calls);
+    fr_device_graphs_release(&queue->graphs, queue, &fr_cuda_graph_calls);
     if (queue->blas)
         (void)cublasDestroy(queue->blas);
     for (int i = 0; i < FR_DEVICE_MARKS; i++)
@@ -492,24 +382,24 @@ static void ask_for_code(struct fr_device_queue *queue)
 
 static void start_queue(struct fr_device_queue *queue)
 {
-    keep(queue, cudaSetDevice(queue->card), "cudaSetDevice");
+    fr_cuda_keep(queue, cudaSetDevice(queue->card), "cudaSetDevice");
     if (queue->status == FR_OK)
         ask_for_code(queue);
     if (queue->status == FR_OK)
-        keep(queue, cudaDeviceGetAttribute(&queue->processors, cudaDevAttrMultiProcessorCount, queue->card),
-             "cudaDeviceGetAttribute");
+        fr_cuda_keep(queue, cudaDeviceGetAttribute(&queue->processors, cudaDevAttrMultiProcessorCount, queue->card),
+                     "cudaDeviceGetAttribute");
     if (queue->status == FR_OK)
-        keep(queue, cudaStreamCreateWithFlags(&queue->stream, cudaStreamNonBlocking), "cudaStreamCreate");
+        fr_cuda_keep(queue, cudaStreamCreateWithFlags(&queue->stream, cudaStreamNonBlocking), "cudaStreamCreate");
     if (queue->status == FR_OK)
-        keep(queue, cudaStreamCreateWithFlags(&queue->beside, cudaStreamNonBlocking), "cudaStreamCreate");
+        fr_cuda_keep(queue, cudaStreamCreateWithFlags(&queue->beside, cudaStreamNonBlocking), "cudaStreamCreate");
     if (queue->status == FR_OK)
-        keep(queue, cudaEventCreateWithFlags(&queue->joined, cudaEventDisableTiming), "cudaEventCreate");
+        fr_cuda_keep(queue, cudaEventCreateWithFlags(&queue->joined, cudaEventDisableTiming), "cudaEventCreate");
     for (int i = 0; i < FR_DEVICE_MARKS && queue->status == FR_OK; i++)
-        keep(queue, cudaEventCreate(&queue->marks[i]), "cudaEventCreate");
+        fr_cuda_keep(queue, cudaEventCreate(&queue->marks[i]), "cudaEventCreate");
     if (queue->status == FR_OK)
-        keep(queue, cudaMalloc(&queue->workspace, FR_WORKSPACE_BYTES), "workspace");
+        fr_cuda_keep(queue, cudaMalloc(&queue->workspace, FR_WORKSPACE_BYTES), "workspace");
     if (queue->status == FR_OK)
-        keep(queue, cudaMalloc(&queue->blas_workspace, CUBLAS_WORKSPACE_BYTES), "workspace of cuBLAS");
+        fr_cuda_keep(queue, cudaMalloc(&queue->blas_workspace, CUBLAS_WORKSPACE_BYTES), "workspace of cuBLAS");
     if (queue->status == FR_OK)
         keep_blas(queue, cublasCreate(&queue->blas), "cublasCreate");
     if (queue->status == FR_OK)
@@ -544,10 +434,10 @@ static void info(struct fr_device_queue *queue, struct fr_device_info *out)
     size_t free_bytes = 0, total_bytes = 0;
     memset(out, 0, sizeof(*out));
     memset(&properties, 0, sizeof(properties));
-    keep(queue, cudaGetDeviceProperties(&properties, queue->card), "cudaGetDeviceProperties");
-    keep(queue, cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-    keep(queue, cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-    keep(queue, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    fr_cuda_keep(queue, cudaGetDeviceProperties(&properties, queue->card), "cudaGetDeviceProperties");
+    fr_cuda_keep(queue, cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    fr_cuda_keep(queue, cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    fr_cuda_keep(queue, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     snprintf(out->name, sizeof(out->name), "%.120s", properties.name);
     out->major = (uint32_t)properties.major;
     out->minor = (uint32_t)properties.minor;
@@ -560,10 +450,10 @@ static void info(struct fr_device_queue *queue, struct fr_device_info *out)
 
 static enum fr_status finish(struct fr_device_queue *queue, struct fr_err *err)
 {
-    enter(queue);
+    fr_cuda_enter(queue);
     flush(queue);
-    keep(queue, cudaStreamSynchronize(queue->beside), "waiting for the card");
-    keep(queue, cudaStreamSynchronize(queue->stream), "waiting for the card");
+    fr_cuda_keep(queue, cudaStreamSynchronize(queue->beside), "waiting for the card");
+    fr_cuda_keep(queue, cudaStreamSynchronize(queue->stream), "waiting for the card");
     return queue->status == FR_OK ? FR_OK : say(err, queue->status, queue->text);
 }
 
@@ -571,14 +461,14 @@ static void mark(struct fr_device_queue *queue, uint32_t number)
 {
     flush(queue);
     if (queue->status == FR_OK && number < FR_DEVICE_MARKS)
-        keep(queue, cudaEventRecord(queue->marks[number], queue->stream), "cudaEventRecord");
+        fr_cuda_keep(queue, cudaEventRecord(queue->marks[number], queue->stream), "cudaEventRecord");
 }
 
 static double elapsed_ms(struct fr_device_queue *queue, uint32_t from, uint32_t to)
 {
     float ms = 0.0f;
     if (queue->status == FR_OK && from < FR_DEVICE_MARKS && to < FR_DEVICE_MARKS)
-        keep(queue, cudaEventElapsedTime(&ms, queue->marks[from], queue->marks[to]), "cudaEventElapsedTime");
+        fr_cuda_keep(queue, cudaEventElapsedTime(&ms, queue->marks[from], queue->marks[to]), "cudaEventElapsedTime");
     return (double)ms;
 }
 

@@ -1,6 +1,6 @@
-/* What trainer/cuda/runtime.cu uses of CUDA's runtime, for a compiler and a machine without it: calls
- * succeed and do nothing. The test that includes runtime.cu decides what cudaFuncGetAttributes
- * answers (standin_code). C++, as nvcc reads the file. */
+/* What runtime.cu and graphs.cu of trainer/cuda use of CUDA's runtime, for a compiler and a machine
+ * without it: calls succeed and do nothing. The test that includes these files decides what
+ * cudaFuncGetAttributes answers (standin_code). C++, as nvcc reads them. */
 #ifndef FR_STANDIN_CUDA_RUNTIME_H
 #define FR_STANDIN_CUDA_RUNTIME_H
 

@@ -2,6 +2,8 @@
  * on it: runtime.cu itself, compiled with stand-ins for CUDA's headers. */
 #include "../../../../trainer/cuda/runtime.cu"
 
+#include "../../../../trainer/cuda/graphs.cu"
+
 cudaError_t standin_code;
 unsigned standin_calls;
 const struct fr_device_ops fr_device_table = {};
