@@ -20,9 +20,9 @@ enum { POLL_MS = 5, LOG_INTERVAL_S = 10 };
 struct partition {
     int32_t number;
     rd_kafka_queue_t *queue;
-    int64_t low, end; /* when opened */
-    int64_t position; /* next offset to read */
-    bool at_end;      /* the broker said so, at or beyond `end` (offsets may have holes) */
+    int64_t low;      /* when opened */
+    int64_t end;      /* when opened, or refreshed since */
+    int64_t position; /* next offset to read; or what the broker said is the end: there are holes */
     uint64_t rank;
 };
 
@@ -101,7 +101,7 @@ static enum fr_status count_partitions(struct fr_consumer *consumer, size_t *cou
         return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers about topic %s: %s", consumer->topic,
                           rd_kafka_err2str(error));
     if (found.partitions == 0)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s: %s", consumer->topic,
+        return fr_err_set(err, found.error ? FR_E_UNAVAILABLE : FR_E_NOT_FOUND, "topic %s: %s", consumer->topic,
                           rd_kafka_err2str(found.error ? found.error : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART));
     if (found.partitions > FR_CONSUME_PARTITIONS_MAX)
         return fr_err_set(err, FR_E_LIMIT, "topic %s has %" PRIu32 " partitions, more than %d", consumer->topic,
@@ -209,6 +209,35 @@ size_t fr_consumer_count(const struct fr_consumer *consumer)
     return consumer->n;
 }
 
+struct fr_consumer_place fr_consumer_place(const struct fr_consumer *consumer, size_t index)
+{
+    FR_CHECK(index < consumer->n);
+    const struct partition *p = &consumer->partitions[index];
+    return (struct fr_consumer_place){
+        .partition = p->number, .low = p->low, .end = p->end, .left = p->rank == UINT64_MAX};
+}
+
+enum fr_status fr_consumer_refresh(struct fr_consumer *consumer, int wait_ms, struct fr_err *err)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)consumer->n);
+    for (size_t i = 0; i < consumer->n; i++)
+        rd_kafka_topic_partition_list_add(list, consumer->topic, consumer->partitions[i].number)->offset =
+            RD_KAFKA_OFFSET_END;
+    rd_kafka_resp_err_t error = rd_kafka_offsets_for_times(consumer->handle, list, wait_ms);
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < consumer->n && status == FR_OK; i++) {
+        const rd_kafka_topic_partition_t *answer = &list->elems[i];
+        rd_kafka_resp_err_t code = error ? error : answer->err;
+        if (code || answer->offset < 0)
+            status = fr_err_set(err, FR_E_UNAVAILABLE, "the offsets of %s/%" PRId32 ": %s", consumer->topic,
+                                answer->partition, code ? rd_kafka_err2str(code) : "the broker does not say its end");
+        else
+            consumer->partitions[i].end = answer->offset;
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
 /* ---- next ---- */
 
 static uint64_t lowest_rank(const struct fr_consumer *consumer)
@@ -257,7 +286,8 @@ static enum fr_status take(struct fr_consumer *consumer, struct partition *parti
         return FR_AGAIN;
     enum fr_status status = FR_AGAIN;
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-        partition->at_end = message->offset >= partition->end;
+        if (message->offset > partition->position)
+            partition->position = message->offset;
         consumer->outage[0] = '\0';
     } else if (message->err) {
         status = judge_error(consumer, message, err);
@@ -340,11 +370,14 @@ uint64_t fr_consumer_lag(const struct fr_consumer *consumer)
     for (size_t i = 0; i < consumer->n; i++) {
         const struct partition *p = &consumer->partitions[i];
         int64_t low = 0, end = 0;
-        /* what the last fetch said: no question to a broker */
-        if (p->rank != UINT64_MAX &&
-            rd_kafka_get_watermark_offsets(consumer->handle, consumer->topic, p->number, &low, &end) ==
-                RD_KAFKA_RESP_ERR_NO_ERROR &&
-            end > p->position)
+        if (p->rank == UINT64_MAX)
+            continue;
+        /* What the last fetch said is asked of no broker; before the first one it is nothing. */
+        if (rd_kafka_get_watermark_offsets(consumer->handle, consumer->topic, p->number, &low, &end) !=
+                RD_KAFKA_RESP_ERR_NO_ERROR ||
+            end < p->end)
+            end = p->end;
+        if (end > p->position)
             lag += (uint64_t)(end - p->position);
     }
     return lag;
@@ -355,7 +388,7 @@ bool fr_consumer_ended(const struct fr_consumer *consumer)
     uint64_t lowest = lowest_rank(consumer);
     for (size_t i = 0; i < consumer->n; i++) {
         const struct partition *p = &consumer->partitions[i];
-        if (!p->at_end && p->position < p->end && within_reach(consumer, p, lowest))
+        if (p->position < p->end && within_reach(consumer, p, lowest))
             return false;
     }
     return true;

@@ -1,12 +1,13 @@
 /* Feeds a replica from a delta topic, partitions in step, and keeps what the replica does not: per
  * epoch, how much came and what the commits say. Epochs in flight are few, because no partition is
- * read far ahead (consume.h). Every reason to stop is told with its remedy.
+ * read far ahead (consume.h). Every reason to stop is reported with its remedy; what is waited for
+ * is standing.c's.
  *
  * It begins with a snapshot where there is one, and with the first offsets otherwise. When the
  * replica loaded another on its way, the topic is opened again where that leads on.
  *
  * Thread: one. */
-#include "follow/follower.h"
+#include "follower_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,43 +16,15 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "base/clock.h"
 #include "base/cursor.h"
+#include "base/log.h"
 #include "codec/codec.h"
 
-enum { IN_FLIGHT_MAX = 2 * FR_FOLLOW_AHEAD_MAX + 8, TASK_NAME_MAX = 64 };
 /* Later ones share the last rank. */
 enum { EPOCH_RANK_BITS = 44, TIMELINE_RANKS = 1 << 19 };
-
-struct in_flight {
-    uint64_t timeline, epoch; /* 0: free */
-    uint64_t changed, dropped, bytes;
-    struct fr_buffer auc;
-};
-
-struct fr_follower {
-    struct fr_consumer *consumer; /* NULL: to be opened again */
-    struct freshet_replica *replica;
-    struct fr_consume_options topic;
-    bool keeps_texts; /* those of the topic are its own; else the caller's */
-    uint32_t *partitions;
-    bool patient, reloads;
-    bool hinted; /* the topic is read from where the newest snapshot leads on */
-    bool reread; /* it was read from its first records on for a gap that is still there */
-    bool again;  /* the message was not taken for want of memory: it comes once more */
-    struct fr_consumed message;
-    uint64_t *rank;    /* per partition: the highest timeline and epoch read (rank_of) */
-    uint32_t np;       /* as the records say; 0: not known yet */
-    uint32_t refusals; /* in a row */
-    /* Of the newest timeline something was passed over that comes after what is served: a partition
-     * lacks piece 0 of an epoch from 1. */
-    bool lacks_beginning;
-    int32_t lacking; /* that partition */
-    uint64_t newest_timeline;
-    struct in_flight epochs[IN_FLIGHT_MAX];
-    struct freshet_event event; /* its problem is lent to the caller */
-    char topic_name[250];
-};
+/* Between two looks for a snapshot while nothing on the topic leads on. */
+enum { LOOK_MS = 2000 };
 
 /* ---- open ---- */
 
@@ -66,22 +39,43 @@ static enum fr_status open_topic(struct fr_follower *follower, struct fr_err *er
     enum fr_status status = fr_consumer_open(&follower->topic, &follower->consumer, err);
     if (status != FR_OK)
         return status;
-    free(follower->rank);
-    follower->rank = fr_alloc(fr_consumer_count(follower->consumer), sizeof(*follower->rank));
+    free(follower->places);
+    follower->places = fr_alloc(fr_consumer_count(follower->consumer), sizeof(*follower->places));
     if (follower->np > 0)
         fr_consumer_leave(follower->consumer, follower->np);
+    fr_follower_note_deleted(follower);
     return FR_OK;
 }
 
-/* The topic alone may be enough, so a snapshot that cannot be loaded is no failure. */
-static void load_snapshot(struct fr_follower *follower, const char *snapshots)
+/* The topic leads on where the snapshot says, whatever was read before. */
+static void expect_after_snapshot(struct fr_follower *follower)
 {
-    char problem[512], quoted[1040];
-    int loaded = freshet_replica_load(follower->replica, snapshots, problem, sizeof(problem));
-    follower->hinted = loaded == FRESHET_OK;
-    if (loaded != FRESHET_OK)
+    struct freshet_replica_info info;
+    freshet_replica_get_info(follower->replica, &info);
+    for (uint32_t p = 0; p < FR_CONSUME_PARTITIONS_MAX; p++)
+        follower->expects[p] = freshet_replica_next_offset(follower->replica, p);
+    snprintf(follower->begins_after, sizeof(follower->begins_after),
+             "the snapshot of timeline %" PRIu64 ", epoch %" PRIu64, info.timeline, info.epoch);
+    follower->hinted = true;
+    follower->deleted = (struct fr_deleted){0};
+}
+
+/* The topic alone may be enough, so a snapshot that cannot be loaded is no failure. */
+static bool load_snapshot(struct fr_follower *follower)
+{
+    char *problem = follower->not_loaded;
+    int loaded = freshet_replica_load(follower->replica, follower->snapshots, problem, sizeof(follower->not_loaded));
+    if (loaded == FRESHET_OK)
+        expect_after_snapshot(follower);
+    return loaded == FRESHET_OK;
+}
+
+static void begin_with_snapshot(struct fr_follower *follower)
+{
+    char quoted[1040];
+    if (!load_snapshot(follower))
         fr_log(FR_LOG_WARN, "follow", "no_snapshot", "reason=%s note=\"following from the first records there are\"",
-               fr_log_quote(quoted, sizeof(quoted), problem));
+               fr_log_quote(quoted, sizeof(quoted), follower->not_loaded));
 }
 
 /* Partition 0 first: the model and the dense parameters are there. */
@@ -135,7 +129,9 @@ enum fr_status fr_follower_open(const struct fr_follower_options *options, struc
     struct fr_follower *follower = fr_alloc(1, sizeof(*follower));
     snprintf(follower->topic_name, sizeof(follower->topic_name), "%s", options->topic.topic);
     follower->patient = options->patient;
-    follower->reloads = options->snapshots != NULL;
+    follower->snapshots = options->snapshots ? fr_strdup(options->snapshots) : NULL;
+    for (size_t p = 0; p < FR_CONSUME_PARTITIONS_MAX; p++)
+        follower->expects[p] = -1;
     choose_partitions(follower, &options->topic);
     struct freshet_replica_options replica = {.partitions = follower->partitions,
                                               .n_partitions = follower->topic.n_partitions,
@@ -146,8 +142,8 @@ enum fr_status fr_follower_open(const struct fr_follower_options *options, struc
         status = fr_err_set(err, FR_E_INVALID, "the replica refuses these partitions or this name of a model");
     if (status == FR_OK) {
         freshet_replica_limit_memory(follower->replica, options->memory_max);
-        if (options->snapshots)
-            load_snapshot(follower, options->snapshots);
+        if (follower->snapshots)
+            begin_with_snapshot(follower);
         status = options->later ? fr_consumer_check(&follower->topic, err) : open_topic(follower, err);
     }
     if (status == FR_OK && options->later)
@@ -166,25 +162,23 @@ void fr_follower_close(struct fr_follower *follower)
         return;
     fr_consumer_close(follower->consumer);
     freshet_replica_free(follower->replica);
-    for (size_t i = 0; i < IN_FLIGHT_MAX; i++)
+    for (size_t i = 0; i < FR_FOLLOW_IN_FLIGHT_MAX; i++)
         fr_buffer_release(&follower->epochs[i].auc);
     free_texts(follower);
-    free(follower->rank);
+    free(follower->snapshots);
+    free(follower->places);
     free(follower->partitions);
     free(follower);
+}
+
+enum fr_status fr_follower_refresh(struct fr_follower *follower, int wait_ms, struct fr_err *err)
+{
+    return follower->consumer ? fr_consumer_refresh(follower->consumer, wait_ms, err) : FR_AGAIN;
 }
 
 struct freshet_replica *fr_follower_replica(struct fr_follower *follower)
 {
     return follower->replica;
-}
-
-enum fr_status fr_follower_unserved(const struct fr_follower *follower, struct fr_err *err)
-{
-    return fr_err_set(err, FR_E_NOT_FOUND,
-                      "no epoch of %s was served: name the topic of the deltas (export.topic of the daemon), and look "
-                      "whether the daemon publishes to it (/status, publisher)",
-                      follower->topic_name);
 }
 
 bool fr_follower_ended(const struct fr_follower *follower)
@@ -194,7 +188,7 @@ bool fr_follower_ended(const struct fr_follower *follower)
 
 uint64_t fr_follower_lag(const struct fr_follower *follower)
 {
-    return follower->consumer ? fr_consumer_lag(follower->consumer) : 0;
+    return follower->consumer ? fr_consumer_lag(follower->consumer) : UINT64_MAX;
 }
 
 /* ---- what the commits say ---- */
@@ -204,7 +198,7 @@ uint64_t fr_follower_lag(const struct fr_follower *follower)
 static struct in_flight *in_flight_of(struct fr_follower *follower, uint64_t timeline, uint64_t epoch)
 {
     struct in_flight *oldest = &follower->epochs[0];
-    for (size_t i = 0; i < IN_FLIGHT_MAX; i++) {
+    for (size_t i = 0; i < FR_FOLLOW_IN_FLIGHT_MAX; i++) {
         struct in_flight *one = &follower->epochs[i];
         if (one->timeline == timeline && one->epoch == epoch)
             return one;
@@ -226,8 +220,8 @@ static void put_auc(const struct fr_delta_record *record, struct fr_buffer *out)
     fr_cursor_init(&cursor, FR_FORMAT_MSGPACK, record->commit.auc, record->commit.auc_size, NULL);
     if (fr_cursor_next(&cursor, &token) != FR_OK || token.kind != FR_TOKEN_MAP)
         return;
-    while (fr_cursor_next(&cursor, &name) == FR_OK && name.kind == FR_TOKEN_STRING && name.size < TASK_NAME_MAX &&
-           fr_cursor_next(&cursor, &token) == FR_OK) {
+    while (fr_cursor_next(&cursor, &name) == FR_OK && name.kind == FR_TOKEN_STRING &&
+           name.size < FR_FOLLOW_TASK_NAME_MAX && fr_cursor_next(&cursor, &token) == FR_OK) {
         fr_buffer_printf(out, " auc.%.*s=", (int)name.size, (const char *)name.bytes);
         if (token.kind == FR_TOKEN_FLOAT && isfinite(token.f))
             fr_buffer_printf(out, "%.4f", token.f);
@@ -237,11 +231,11 @@ static void put_auc(const struct fr_delta_record *record, struct fr_buffer *out)
 }
 
 /* Epochs of a later timeline come after all of an earlier one. */
-static uint64_t rank_of(const struct fr_delta_record *record)
+uint64_t fr_follower_rank_of(uint64_t timeline, uint64_t epoch)
 {
-    uint64_t timeline = record->timeline < TIMELINE_RANKS ? record->timeline : TIMELINE_RANKS - 1;
     uint64_t most = (UINT64_C(1) << EPOCH_RANK_BITS) - 1;
-    return timeline << EPOCH_RANK_BITS | (record->epoch < most ? record->epoch : most);
+    return (timeline < TIMELINE_RANKS ? timeline : TIMELINE_RANKS - 1) << EPOCH_RANK_BITS |
+           (epoch < most ? epoch : most);
 }
 
 static void account(struct fr_follower *follower, const struct fr_consumed *message,
@@ -249,11 +243,14 @@ static void account(struct fr_follower *follower, const struct fr_consumed *mess
 {
     struct freshet_replica_info info;
     freshet_replica_get_info(follower->replica, &info);
-    uint64_t rank = rank_of(record);
-    if (rank > follower->rank[message->index]) {
-        follower->rank[message->index] = rank;
+    uint64_t rank = fr_follower_rank_of(record->timeline, record->epoch);
+    struct fr_follower_place *place = &follower->places[message->index];
+    if (rank > place->read) {
+        place->read = rank;
         fr_consumer_rank(follower->consumer, message->index, rank);
     }
+    if (record->kind == FR_DELTA_COMMIT && rank > place->committed)
+        place->committed = rank;
     if (record->timeline < info.timeline || (record->timeline == info.timeline && record->epoch <= info.epoch))
         return; /* a duplicate of what is served */
     struct in_flight *epoch = in_flight_of(follower, record->timeline, record->epoch);
@@ -288,31 +285,6 @@ static void note_passed(struct fr_follower *follower, const struct fr_consumed *
            "topic=%s partition=%" PRId32 " epoch=%" PRIu64
            " note=\"the partition lost its beginning: what comes before an epoch merged from 1 is passed over\"",
            follower->topic_name, message->partition, record->epoch);
-}
-
-/* What was there at open was read, and some partition did not have what a replica begins with. */
-static bool is_headless(const struct fr_follower *follower)
-{
-    return follower->lacks_beginning && follower->consumer && fr_consumer_ended(follower->consumer);
-}
-
-static enum fr_status say_headless(const struct fr_follower *follower, struct fr_err *err)
-{
-    return fr_err_set(err, FR_E_LOST,
-                      "%s/%" PRId32
-                      " lost its beginning: nothing there is an epoch that holds all of the state. Begin with a "
-                      "snapshot of the daemon that publishes here (--snapshot), or again when it has filled the topic "
-                      "with all of its state: it looks once a minute, unless its snapshots cover the loss "
-                      "(export.retention: snapshots)",
-                      follower->topic_name, follower->lacking);
-}
-
-bool fr_follower_waits(const struct fr_follower *follower, struct fr_err *err)
-{
-    const char *outage = follower->consumer ? fr_consumer_outage(follower->consumer) : NULL;
-    if (outage)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", outage) != FR_OK;
-    return is_headless(follower) && say_headless(follower, err) != FR_OK;
 }
 
 static enum fr_status judge_refusals(const struct fr_follower *follower, const struct fr_consumed *message,
@@ -386,7 +358,7 @@ void fr_follower_reopen(struct fr_follower *follower)
     follower->again = false; /* its message has gone */
     follower->refusals = 0;
     follower->lacks_beginning = false;
-    for (size_t i = 0; i < IN_FLIGHT_MAX; i++)
+    for (size_t i = 0; i < FR_FOLLOW_IN_FLIGHT_MAX; i++)
         follower->epochs[i].epoch = 0;
 }
 
@@ -403,10 +375,10 @@ static enum fr_status next_message(struct fr_follower *follower, int wait_ms, st
         return FR_OK;
     }
     enum fr_status status = fr_consumer_next(follower->consumer, wait_ms, &follower->message, err);
-    if (status == FR_AGAIN && !follower->patient && is_headless(follower))
-        return say_headless(follower, err);
+    if (status == FR_AGAIN && !follower->patient && fr_follower_is_headless(follower))
+        return fr_follower_say_headless(follower, err);
     /* a gap, which a snapshot meets */
-    if (status == FR_E_LOST && !follower->patient && follower->reloads) {
+    if (status == FR_E_LOST && !follower->patient && follower->snapshots) {
         char quoted[600];
         fr_log(FR_LOG_WARN, "follow", "lost", "reason=%s note=\"a newer snapshot is looked for\"",
                fr_log_quote(quoted, sizeof(quoted), err->text));
@@ -428,9 +400,28 @@ static void tell_epoch(struct fr_follower *follower, struct fr_followed *out)
     out->auc = (const char *)epoch->auc.data;
 }
 
+/* Where nothing on the topic leads on, a snapshot that came since may. */
+static bool take_newer_snapshot(struct fr_follower *follower)
+{
+    struct fr_err unused = {0};
+    uint64_t now_ns = fr_mono_ns(fr_clock_system());
+    if (!follower->patient || !follower->snapshots || !follower->consumer || now_ns < follower->look_ns ||
+        !fr_follower_lacks(follower, &unused))
+        return false;
+    follower->look_ns = now_ns + LOOK_MS * UINT64_C(1000000);
+    if (!load_snapshot(follower))
+        return false;
+    fr_follower_reopen(follower);
+    return true;
+}
+
 enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struct fr_followed *out, struct fr_err *err)
 {
     enum fr_status status = next_message(follower, wait_ms, err);
+    if (status == FR_AGAIN && take_newer_snapshot(follower)) {
+        *out = (struct fr_followed){.reloaded = true, .auc = ""};
+        return FR_OK;
+    }
     if (status != FR_OK)
         return status;
     const struct fr_consumed *message = &follower->message;
@@ -453,8 +444,13 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
                                 .auc = ""};
     follower->refusals = out->refused ? follower->refusals + 1 : 0;
     follower->again = out->starved = follower->patient && fed == FRESHET_E_NO_MEMORY;
-    if (out->applied)
+    if (!follower->again && fed != FRESHET_AGAIN)
+        follower->expects[message->partition] = message->offset + 1;
+    if (out->applied) {
         tell_epoch(follower, out);
+        /* it continues what was served, or is all of a state */
+        follower->deleted = (struct fr_deleted){0};
+    }
     if (out->applied || out->reloaded)
         follower->reread = false;
     /* The topic may be another one of that name: then the offsets read so far, and those that the
@@ -467,7 +463,7 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
     }
     status = judge(follower, message, fed, err);
     if (out->reloaded) {
-        follower->hinted = true;
+        expect_after_snapshot(follower);
         fr_follower_reopen(follower);
     }
     return status;

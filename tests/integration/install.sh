@@ -63,7 +63,7 @@ int main()
     options.topic = "none";
     freshet::follow follow(options);
     freshet::reader reader = follow.read();
-    if (follow.wait(1, std::chrono::milliseconds(1)) || reader.info().epoch != 0)
+    if (follow.wait(1, std::chrono::milliseconds(1)) || follow.wait_caught_up(std::chrono::milliseconds(1)) || reader.info().epoch != 0)
         return 3;
     try {
         freshet::epoch held(reader);

@@ -15,11 +15,15 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "follow/follower.h"
 
 enum { STEP_MS = 50, RETRY_MS = 500 };
+/* The question where the topic ends: how long it may hold the thread up, and the pause after one
+ * that was not answered. */
+enum { REFRESH_MS = 500, REFRESH_RETRY_MS = 1000 };
 
 struct freshet_follow {
     pthread_t thread;
@@ -29,6 +33,11 @@ struct freshet_follow {
     bool scorable;
     struct freshet_follow_state state;
     struct fr_follower *follower;
+    /* Calls of freshet_follow_wait_caught_up are numbered. All of them up to `asked` wait; the ends
+     * of the topic that were asked for since cover those up to `refreshed` (the thread's), and what
+     * is served covers those up to `caught_up`. */
+    uint64_t asked, caught_up;
+    uint64_t refreshed, refresh_ns;
 };
 
 /* ---- time ---- */
@@ -101,6 +110,7 @@ static bool step(struct freshet_follow *follow)
         tell(follow, fr_follower_waits(follow->follower, &err) ? err.text : NULL, false);
         return true;
     case FR_E_UNAVAILABLE:
+    case FR_E_NOT_FOUND:
     case FR_E_DENIED:
     case FR_E_LOST:
         tell(follow, err.text, false);
@@ -112,11 +122,48 @@ static bool step(struct freshet_follow *follow)
     }
 }
 
+/* The ends that the newest waiting call is to be measured by. */
+static void refresh(struct freshet_follow *follow)
+{
+    struct fr_err err = {0};
+    pthread_mutex_lock(&follow->mutex);
+    uint64_t asked = follow->asked;
+    pthread_mutex_unlock(&follow->mutex);
+    uint64_t now_ns = fr_mono_ns(fr_clock_system());
+    if (asked == follow->refreshed || now_ns < follow->refresh_ns)
+        return;
+    switch (fr_follower_refresh(follow->follower, REFRESH_MS, &err)) {
+    case FR_OK:
+        follow->refreshed = asked;
+        break;
+    case FR_AGAIN: /* the topic is not open: the next step opens it */
+        break;
+    default:
+        tell(follow, err.text, false);
+        follow->refresh_ns = fr_mono_ns(fr_clock_system()) + REFRESH_RETRY_MS * UINT64_C(1000000);
+    }
+}
+
+static void answer_waiting(struct freshet_follow *follow)
+{
+    if (follow->caught_up == follow->refreshed || !fr_follower_caught_up(follow->follower))
+        return;
+    tell(follow, NULL, false); /* who returns finds the lag that goes with it */
+    pthread_mutex_lock(&follow->mutex);
+    follow->caught_up = follow->refreshed;
+    pthread_cond_broadcast(&follow->changed);
+    pthread_mutex_unlock(&follow->mutex);
+}
+
 static void *run(void *self)
 {
     struct freshet_follow *follow = self;
     tell(follow, NULL, false);
-    while (!is_stopping(follow) && step(follow)) {
+    while (!is_stopping(follow)) {
+        refresh(follow);
+        if (!step(follow))
+            break;
+        answer_waiting(follow);
     }
     return NULL;
 }
@@ -152,6 +199,7 @@ int freshet_follow_start(const struct freshet_follow_options *options, struct fr
         free(follow);
         return answer(problem, room, FRESHET_E_NO_MEMORY, "memory was refused");
     }
+    follow->state.lag_records = UINT64_MAX;
     fr_log_set_level(FR_LOG_ERROR); /* of this library's own log: the host's stderr is the host's */
     struct fr_follower_options follower = {.topic = {.brokers = options->brokers,
                                                      .topic = options->topic,
@@ -202,6 +250,20 @@ int freshet_follow_wait(struct freshet_follow *follow, uint64_t epoch, int timeo
                                 : pthread_cond_timedwait(&follow->changed, &follow->mutex, &until);
     bool served = state->epoch >= epoch && follow->scorable;
     int result = served ? FRESHET_OK : state->ended ? FRESHET_E_MISMATCH : FRESHET_AGAIN;
+    pthread_mutex_unlock(&follow->mutex);
+    return result;
+}
+
+int freshet_follow_wait_caught_up(struct freshet_follow *follow, int timeout_ms)
+{
+    struct timespec until = after_ms(timeout_ms < 0 ? 0 : timeout_ms);
+    int status = 0;
+    pthread_mutex_lock(&follow->mutex);
+    uint64_t mine = ++follow->asked;
+    while (follow->caught_up < mine && !follow->state.ended && status != ETIMEDOUT)
+        status = timeout_ms < 0 ? pthread_cond_wait(&follow->changed, &follow->mutex)
+                                : pthread_cond_timedwait(&follow->changed, &follow->mutex, &until);
+    int result = follow->caught_up >= mine ? FRESHET_OK : follow->state.ended ? FRESHET_E_MISMATCH : FRESHET_AGAIN;
     pthread_mutex_unlock(&follow->mutex);
     return result;
 }

@@ -112,6 +112,14 @@ public:
             check(status, state().problem);
         return status == FRESHET_OK;
     }
+    /* All that the topic held at the call is served; false: not in that time (state().problem). */
+    bool wait_caught_up(std::chrono::milliseconds timeout) const
+    {
+        int status = freshet_follow_wait_caught_up(handle.get(), static_cast<int>(timeout.count()));
+        if (status != FRESHET_AGAIN)
+            check(status, state().problem);
+        return status == FRESHET_OK;
+    }
     freshet_follow_state state() const
     {
         freshet_follow_state out;

@@ -42,14 +42,26 @@ struct fr_consumed {
     size_t size;
 };
 
-/* FR_E_INVALID (a property, a partition the topic has not), FR_E_UNAVAILABLE (broker or topic not
- * there: try again). */
+/* FR_E_INVALID (a property, a partition the topic has not), FR_E_NOT_FOUND (no such topic yet),
+ * FR_E_UNAVAILABLE (brokers away, or a partition without a leader): try again. */
 enum fr_status fr_consumer_open(const struct fr_consume_options *options, struct fr_consumer **out,
                                 struct fr_err *err) FR_MUST_CHECK;
 /* Looks at the properties alone. FR_E_INVALID. */
 enum fr_status fr_consumer_check(const struct fr_consume_options *options, struct fr_err *err) FR_MUST_CHECK;
 void fr_consumer_close(struct fr_consumer *consumer);
 size_t fr_consumer_count(const struct fr_consumer *consumer);
+
+struct fr_consumer_place {
+    int32_t partition;
+    int64_t low; /* the first offset there was when the topic was opened */
+    int64_t end; /* behind the last record there was then, or at the last refresh */
+    bool left;   /* fr_consumer_leave */
+};
+/* Of the partition that messages name by this index. */
+struct fr_consumer_place fr_consumer_place(const struct fr_consumer *consumer, size_t index);
+/* Asks where the partitions end now: fr_consumer_ended goes by that. FR_E_UNAVAILABLE: not all of
+ * them were answered for within wait_ms. */
+enum fr_status fr_consumer_refresh(struct fr_consumer *consumer, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
 /* FR_OK, FR_AGAIN (nothing within wait_ms), FR_E_LOST (records were deleted before they were read),
  * FR_E_DENIED, FR_E_UNAVAILABLE (the topic went away). Outages are waited out: the reason is
  * logged. */
@@ -61,9 +73,10 @@ void fr_consumer_leave(struct fr_consumer *consumer, uint32_t from);
 /* Why nothing comes, where librdkafka said so and goes on trying; NULL: nothing is known to be
  * away. Until the next call. */
 const char *fr_consumer_outage(const struct fr_consumer *consumer);
-/* Counts the records that brokers told of and that are not read yet. */
+/* Counts the records that brokers reported, at open or since, and that are not read yet. */
 uint64_t fr_consumer_lag(const struct fr_consumer *consumer);
-/* Everything that was there at open was read, or waits for a partition that has no more. */
+/* Everything that was there at open, or at the last refresh, was read, or waits for a partition
+ * that has no more. */
 bool fr_consumer_ended(const struct fr_consumer *consumer);
 
 #endif

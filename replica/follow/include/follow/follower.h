@@ -44,8 +44,8 @@ struct fr_follower_options {
 };
 
 /* Partition 0 is added to those asked for. What the topic has beyond the partitions that its
- * records tell of (`np`) is left alone: somebody added them to the topic. FR_E_UNAVAILABLE:
- * broker or topic not there yet. */
+ * records tell of (`np`) is left alone: somebody added them to the topic. FR_E_UNAVAILABLE,
+ * FR_E_NOT_FOUND: broker or topic not there yet. */
 enum fr_status fr_follower_open(const struct fr_follower_options *options, struct fr_follower **out,
                                 struct fr_err *err) FR_MUST_CHECK;
 void fr_follower_close(struct fr_follower *follower);
@@ -55,13 +55,26 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
                                 struct fr_err *err) FR_MUST_CHECK;
 /* The topic is opened again by the next step: the replica passes over what it has. */
 void fr_follower_reopen(struct fr_follower *follower);
-/* Brokers are away, or the topic lacks what a replica begins with and no snapshot leads on: err
- * says so. (Without `patient` the step ends in FR_E_LOST for the latter.) */
+/* Brokers are away, or what the topic has leads nowhere: err says so. */
 bool fr_follower_waits(const struct fr_follower *follower, struct fr_err *err);
+/* The topic, read to its end, lacks what a replica begins with, or what follows the one that is
+ * served, and no snapshot leads on: err says so. (Where the beginning is missing the step ends in
+ * FR_E_LOST, without `patient`.) */
+bool fr_follower_lacks(const struct fr_follower *follower, struct fr_err *err);
+/* Records that follow what is served were deleted: later epochs may be missing. Err says which;
+ * nothing else shows it. */
+bool fr_follower_deleted(const struct fr_follower *follower, struct fr_err *err);
 /* Says that no epoch was served though the follower came to its end, and what to look at. */
 enum fr_status fr_follower_unserved(const struct fr_follower *follower, struct fr_err *err);
-/* Everything that was on the topic at open was read. */
+/* Everything that was on the topic at open, or at the last refresh, was read. */
 bool fr_follower_ended(const struct fr_follower *follower);
+/* Asks where the topic ends now. FR_AGAIN: it is not open, and the step that opens it asks;
+ * FR_E_UNAVAILABLE: brokers did not answer within wait_ms. */
+enum fr_status fr_follower_refresh(struct fr_follower *follower, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
+/* The follower has ended, and the newest epoch that is complete there is served and scores. */
+bool fr_follower_caught_up(const struct fr_follower *follower);
+/* Counts the records that are on the topic and not read; UINT64_MAX: not known, the topic is not
+ * open. */
 uint64_t fr_follower_lag(const struct fr_follower *follower);
 struct freshet_replica *fr_follower_replica(struct fr_follower *follower);
 

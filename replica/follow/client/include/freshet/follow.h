@@ -42,7 +42,9 @@ struct freshet_follow_options {
 struct freshet_follow_state {
     int ended; /* it has stopped for good, `problem` says why */
     uint64_t timeline, epoch;
-    uint64_t lag_records; /* that brokers told of and that are not read yet */
+    /* Records that brokers reported and that are not read yet. UINT64_MAX: unknown, since the topic
+     * is not open (at the start, and while brokers do not say where it ends). */
+    uint64_t lag_records;
     int64_t freshness_ms; /* the wall clock minus that of the served epoch's cut; 0 before one */
     uint64_t reloads;     /* snapshots loaded */
     uint64_t memory_bytes;
@@ -59,6 +61,15 @@ FRESHET_API void freshet_follow_stop(struct freshet_follow *follow);
 /* Waits until an epoch of at least this number is served and scores can be asked for. timeout_ms <
  * 0: for ever. FRESHET_AGAIN: not in that time; E_MISMATCH: it ended (freshet_follow_get_state). */
 FRESHET_API int freshet_follow_wait(struct freshet_follow *follow, uint64_t epoch, int timeout_ms);
+/* Waits until all that the topic held when the call began is served: every followed partition is
+ * read up to the end that brokers report after the call began, the newest epoch that is complete
+ * there is served, and scores can be asked for. A process calls it once before it takes requests;
+ * it may be called again, by several threads at once.
+ *
+ * FRESHET_AGAIN: not within timeout_ms (< 0: for ever). `problem` of the state says what is waited
+ * for: brokers, a first epoch, or records that were deleted before they were read. What is served
+ * meanwhile may be asked for. E_MISMATCH: the following ended. */
+FRESHET_API int freshet_follow_wait_caught_up(struct freshet_follow *follow, int timeout_ms);
 FRESHET_API void freshet_follow_get_state(struct freshet_follow *follow, struct freshet_follow_state *state);
 /* For freshet_reader_new alone; whatever else feeds or reads by the handle is the thread's. */
 FRESHET_API struct freshet_replica *freshet_follow_replica(struct freshet_follow *follow);

@@ -1,0 +1,153 @@
+/* Where a follower stands: whether it serves all that its topic has, and what it lacks when it does
+ * not. Brokers delete records by time or size, whoever still needs them, and say nothing: a topic
+ * whose records were deleted looks like one that is read to its end.
+ *
+ * What tells the two apart is the low watermark. A partition that begins beyond the offset that was
+ * to be read next (the snapshot's `delta_offsets`, or where reading stopped) has lost records.
+ * Whether these held epochs beyond the served one cannot be known, since `delta_offsets` may be
+ * lower than the exact place; so the loss stands until an epoch applies, which continues what is
+ * served or holds all of a state, or a snapshot is loaded. A snapshot without `delta_offsets` says
+ * nothing.
+ *
+ * Thread: one. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "follower_internal.h"
+
+void fr_follower_note_deleted(struct fr_follower *follower)
+{
+    for (size_t i = 0; i < fr_consumer_count(follower->consumer) && !follower->deleted.found; i++) {
+        struct fr_consumer_place place = fr_consumer_place(follower->consumer, i);
+        int64_t expected = follower->expects[place.partition];
+        if (!place.left && expected >= 0 && place.low > expected)
+            follower->deleted = (struct fr_deleted){true, place.partition, expected, place.low};
+    }
+}
+
+/* ---- what is lacking ---- */
+
+bool fr_follower_is_headless(const struct fr_follower *follower)
+{
+    return follower->lacks_beginning && follower->consumer && fr_consumer_ended(follower->consumer);
+}
+
+enum fr_status fr_follower_say_headless(const struct fr_follower *follower, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_LOST,
+                      "%s/%" PRId32
+                      " lost its beginning: nothing there is an epoch that holds all of the state. Begin with a "
+                      "snapshot of the daemon that publishes here (--snapshot), or again when it has filled the topic "
+                      "with all of its state: it looks once a minute, unless its snapshots cover the loss "
+                      "(export.retention: snapshots)",
+                      follower->topic_name, follower->lacking);
+}
+
+bool fr_follower_deleted(const struct fr_follower *follower, struct fr_err *err)
+{
+    struct freshet_replica_info info;
+    const struct fr_deleted *deleted = &follower->deleted;
+    if (!deleted->found)
+        return false;
+    freshet_replica_get_info(follower->replica, &info);
+    return fr_err_set(err, FR_E_LOST,
+                      "%s/%" PRId32 ": the records that follow %s, offsets %" PRId64 " to %" PRId64
+                      ", were deleted: epoch %" PRIu64
+                      " is served, and later ones may be missing. Load a newer snapshot (freshet snapshot), or start "
+                      "the daemon that publishes here: it fills its topic again",
+                      follower->topic_name, deleted->partition,
+                      follower->begins_after[0] ? follower->begins_after : "what was read", deleted->from,
+                      deleted->to - 1, info.epoch) != FR_OK;
+}
+
+/* The first partition that brokers deleted all records of; NULL: each has some, or never had. */
+static bool find_emptied(const struct fr_follower *follower, struct fr_consumer_place *out)
+{
+    for (size_t i = 0; follower->consumer && i < fr_consumer_count(follower->consumer); i++) {
+        *out = fr_consumer_place(follower->consumer, i);
+        if (!out->left && out->low > 0 && out->low >= out->end)
+            return true;
+    }
+    return false;
+}
+
+static bool holds_nothing(const struct fr_follower *follower)
+{
+    for (size_t i = 0; i < fr_consumer_count(follower->consumer); i++) {
+        struct fr_consumer_place place = fr_consumer_place(follower->consumer, i);
+        if (!place.left && place.low < place.end)
+            return false;
+    }
+    return true;
+}
+
+static bool say_emptied(const struct fr_follower *follower, const struct fr_consumer_place *place, struct fr_err *err)
+{
+    char loading[600] = "", partition[16] = "";
+    if (!holds_nothing(follower))
+        snprintf(partition, sizeof(partition), "/%" PRId32, place->partition);
+    if (follower->snapshots)
+        snprintf(loading, sizeof(loading), ", which could not be loaded: %s", follower->not_loaded);
+    return fr_err_set(err, FR_E_LOST,
+                      "%s%s holds nothing: its records up to offset %" PRId64
+                      " were deleted. Begin with a snapshot of the daemon that publishes here (--snapshot)%s; or start "
+                      "the daemon: it fills its topic again",
+                      follower->topic_name, partition, place->low - 1, loading) != FR_OK;
+}
+
+bool fr_follower_lacks(const struct fr_follower *follower, struct fr_err *err)
+{
+    struct freshet_replica_info info;
+    struct fr_consumer_place place;
+    if (fr_follower_is_headless(follower))
+        return fr_follower_say_headless(follower, err) != FR_OK;
+    if (fr_follower_deleted(follower, err))
+        return true;
+    freshet_replica_get_info(follower->replica, &info);
+    if (info.epoch > 0 || !follower->consumer || !fr_consumer_ended(follower->consumer))
+        return false;
+    return find_emptied(follower, &place) && say_emptied(follower, &place, err);
+}
+
+bool fr_follower_waits(const struct fr_follower *follower, struct fr_err *err)
+{
+    struct freshet_replica_info info;
+    const char *outage = follower->consumer ? fr_consumer_outage(follower->consumer) : NULL;
+    if (outage)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", outage) != FR_OK;
+    if (fr_follower_lacks(follower, err))
+        return true;
+    freshet_replica_get_info(follower->replica, &info);
+    return info.epoch == 0 && fr_follower_ended(follower) && fr_follower_unserved(follower, err) != FR_OK;
+}
+
+enum fr_status fr_follower_unserved(const struct fr_follower *follower, struct fr_err *err)
+{
+    if (fr_follower_lacks(follower, err))
+        return FR_E_LOST;
+    return fr_err_set(err, FR_E_NOT_FOUND,
+                      "no epoch of %s was served: name the topic of the deltas (export.topic of the daemon), and look "
+                      "whether the daemon publishes to it (/status, publisher)",
+                      follower->topic_name);
+}
+
+/* ---- caught up ---- */
+
+/* The newest epoch that every followed partition has the commit of, as far as it was read. */
+static uint64_t complete_rank(const struct fr_follower *follower)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (size_t i = 0; i < fr_consumer_count(follower->consumer); i++)
+        if (!fr_consumer_place(follower->consumer, i).left && follower->places[i].committed < lowest)
+            lowest = follower->places[i].committed;
+    return lowest;
+}
+
+bool fr_follower_caught_up(const struct fr_follower *follower)
+{
+    struct freshet_replica_info info;
+    if (!follower->consumer || follower->again || follower->deleted.found || !fr_consumer_ended(follower->consumer))
+        return false;
+    freshet_replica_get_info(follower->replica, &info);
+    return info.epoch > 0 && info.scorable && fr_follower_rank_of(info.timeline, info.epoch) >= complete_rank(follower);
+}
