@@ -34,7 +34,9 @@ with Workspace() as work, Kafka(own=True) as first, Kafka("--join", first.dir) a
     other = int(second.address.split(":")[1])
     wait_until(lambda: set(admin.list_topics(timeout=PATIENCE).brokers) == {1, other}, "a cluster of two brokers")
     topic = confluent_kafka.admin.NewTopic("samples", 2, replica_assignment=[[1], [other]], config={"retention.ms": "-1"})
-    admin.create_topics([topic])["samples"].result(PATIENCE)
+    deltas = confluent_kafka.admin.NewTopic("empty.delta", 2, replica_assignment=[[1], [other]])
+    for future in admin.create_topics([topic, deltas]).values():
+        future.result(PATIENCE)
     wait_until(lambda: leaders() == [1, other], "both partitions have a leader")
     for partition in (0, 1):
         produce(f"{first.address},{second.address}", partition, partition * EACH)
@@ -52,9 +54,16 @@ with Workspace() as work, Kafka(own=True) as first, Kafka("--join", first.dir) a
     wait_until(lambda: trained(daemon) == 2 * EACH, "what comes to the partition with a leader is trained")
     print("ok a start without one leader", flush=True)
 
+    said = work.path / "score"
+    (work.path / "one.jsonl").write_text("{}\n")
+    with open(said, "wb") as file:
+        score = subprocess.Popen([BUILD / "replica/tool/freshet", "score", "--brokers", first.address, "--topic", "empty.delta", "--file", work.path / "one.jsonl"], stderr=file)
+    wait_until(lambda: "event=waiting" in said.read_text() or score.poll() is not None, "the tool asks again")
     second.start()
+    assert score.wait(PATIENCE) == 1 and "no epoch of empty.delta was served" in said.read_text(), "it read both partitions, to their ends: " + said.read_text()
+    print("ok a command waits for the leader", flush=True)
     wait_until(lambda: trained(daemon) == 3 * EACH, "the partition that waited is trained")
     wait_until(lambda: waits(daemon) == [False, False] and "wait" not in daemon.get("/readyz")[1], "nothing waits")
     daemon.drain()
     print("ok its leader is back", flush=True)
-print("2 passed, 0 failed")
+print("3 passed, 0 failed")

@@ -10,26 +10,27 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "follow/follower.h"
+#include "follow/patience.h"
 #include "output.h"
 #include "score/scorer.h"
 #include "tool.h"
 
-enum { STEP_MS = 100, RETRY_MS = 500, PARTITIONS_TEXT_MAX = 4096 };
+enum { RETRY_MS = 500, PARTITIONS_TEXT_MAX = 4096 };
 
 static const char usage[] =
     "freshet follow --brokers B --topic T [options]\n\n"
     "  --snapshot DIR      begin with this snapshot, or with the newest of this folder of snapshots, and load the\n"
     "                      next one after a gap or a rewind\n"
     "  --partitions 0,3    rows of these delta partitions only (0 is always followed); default all\n"
-    "  --until-idle 5s     end when no record came for so long\n"
+    "  --until-idle 5s     end when the topic is read to its end and no record came for so long\n"
     "  --until-epoch N     end when epoch N is served\n"
     "  --score F.jsonl     at the end, score these samples: one line of task -> probability each\n"
     "  --dump FILE         at the end, write the replica as JSON Lines (as `freshet dump`)\n"
     "  --kafka-file FILE   librdkafka properties, NAME=VALUE a line: the place of passwords\n"
     "  --kafka NAME=VALUE  a librdkafka property (many); every user of the host can see it\n\n"
     "Follows from the first epoch there is, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on\n"
-    "(a gap, another writer, 100 records refused in a row) or no epoch was served.\n";
+    "(a gap, another writer, 100 records refused in a row), no epoch was served, or records that follow the served one were\n"
+    "deleted before they were read.\n";
 
 struct follow {
     struct fr_follower_options from;
@@ -70,7 +71,7 @@ static enum fr_status open_topic(const struct follow *follow, struct fr_follower
     unsigned long long logged_ns = 0;
     for (;;) {
         enum fr_status status = fr_follower_open(&follow->from, out, err);
-        if (status != FR_E_UNAVAILABLE || stopped || idle(follow, begin_ns))
+        if ((status != FR_E_UNAVAILABLE && status != FR_E_NOT_FOUND) || stopped || idle(follow, begin_ns))
             return status;
         char quoted[600];
         if (fr_log_due(&logged_ns, now_ns(), 10000000000ull))
@@ -89,6 +90,28 @@ static void print_epoch(struct fr_follower *follower, const struct fr_followed *
            info.watermark_ms, followed->auc, fr_wall_ms(fr_clock_system()) - info.commit_wall_ms, followed->bytes);
 }
 
+static bool reached(const struct follow *follow, uint64_t epoch)
+{
+    return follow->until_epoch > 0 && epoch >= follow->until_epoch;
+}
+
+/* What is served before the topic is read; whether to read it. */
+static bool print_begin(const struct follow *follow, struct fr_follower *follower)
+{
+    char quoted[1200];
+    struct fr_err lost = {0};
+    struct freshet_replica_info info;
+    freshet_replica_get_info(fr_follower_replica(follower), &info);
+    if (info.epoch > 0)
+        printf("snapshot epoch=%" PRIu64 " timeline=%" PRIu64 " rows=%" PRIu64 " dense=%" PRIu32 " samples=%" PRIu64
+               " wm=%" PRId64 "\n",
+               info.epoch, info.timeline, info.rows, info.dense, info.samples, info.watermark_ms);
+    if (fr_follower_deleted(follower, &lost))
+        printf("deleted reason=%s\n", fr_log_quote(quoted, sizeof(quoted), lost.text));
+    (void)fflush(stdout);
+    return !reached(follow, info.epoch);
+}
+
 static void print_refused(const struct fr_followed *followed)
 {
     char quoted[600];
@@ -99,9 +122,10 @@ static void print_refused(const struct fr_followed *followed)
 static enum fr_status follow_topic(const struct follow *follow, struct fr_follower *follower, struct fr_err *err)
 {
     uint64_t last_ns = now_ns();
-    while (!stopped && !idle(follow, last_ns)) {
+    struct fr_tool_patience patience = {.endless = follow->until_idle_ms == 0};
+    while (!stopped && !(idle(follow, last_ns) && fr_follower_ended(follower))) {
         struct fr_followed followed = {0};
-        enum fr_status status = fr_follower_step(follower, STEP_MS, &followed, err);
+        enum fr_status status = fr_tool_follow_step(follower, &patience, "follow", &followed, err);
         if (status == FR_AGAIN)
             continue;
         last_ns = now_ns();
@@ -115,7 +139,7 @@ static enum fr_status follow_topic(const struct follow *follow, struct fr_follow
             return status;
         if (!followed.applied)
             continue;
-        if (follow->until_epoch > 0 && followed.epoch >= follow->until_epoch)
+        if (reached(follow, followed.epoch))
             break;
     }
     return FR_OK;
@@ -163,13 +187,15 @@ static int run(const struct follow *follow)
     struct fr_follower *follower = NULL;
     catch_signals();
     enum fr_status status = open_topic(follow, &follower, &err);
-    if (status == FR_OK)
-        status = follow_topic(follow, follower, &err);
     struct freshet_replica_info info = {0};
+    if (status == FR_OK && print_begin(follow, follower))
+        status = follow_topic(follow, follower, &err);
     if (follower)
         freshet_replica_get_info(fr_follower_replica(follower), &info);
     if (status == FR_OK && info.epoch == 0)
         status = fr_follower_unserved(follower, &err);
+    else if (status == FR_OK && !reached(follow, info.epoch) && fr_follower_deleted(follower, &err))
+        status = FR_E_LOST;
     int result = follower ? finish(follow, follower) : FR_TOOL_FAILED;
     if (status != FR_OK)
         result = fr_tool_fail("follow", &err);

@@ -12,14 +12,12 @@
 
 #include "base/check.h"
 #include "base/cursor.h"
-#include "follow/follower.h"
+#include "follow/patience.h"
 #include "output.h"
 #include "state/state_reader.h"
 #include "tool.h"
 
 enum {
-    STEP_MS = 100,
-    WAIT_STEPS_MAX = 300, /* 30 s without a record, short of the end: the broker is away */
     SHOWN_BYTES = 2000,
     CLOSING_LINE_MAX = 4096,
 };
@@ -190,12 +188,11 @@ static int compare_if_same_epoch(const struct fr_tool_state *state, FILE *replic
 static enum fr_status catch_up(struct fr_follower *follower, const struct fr_durable_status *state, struct fr_err *err)
 {
     struct freshet_replica_info info = {0};
-    int waited = 0;
-    while ((info.timeline < state->timeline || info.epoch < state->epoch) && !fr_follower_ended(follower) &&
-           waited < WAIT_STEPS_MAX) {
+    struct fr_tool_patience patience = {0};
+    freshet_replica_get_info(fr_follower_replica(follower), &info);
+    while ((info.timeline < state->timeline || info.epoch < state->epoch) && !fr_follower_ended(follower)) {
         struct fr_followed followed = {0};
-        enum fr_status status = fr_follower_step(follower, STEP_MS, &followed, err);
-        waited = status == FR_AGAIN ? waited + 1 : 0;
+        enum fr_status status = fr_tool_follow_step(follower, &patience, "verify", &followed, err);
         if (status == FR_AGAIN)
             continue;
         if (followed.refused)
@@ -205,10 +202,18 @@ static enum fr_status catch_up(struct fr_follower *follower, const struct fr_dur
             return status;
         freshet_replica_get_info(fr_follower_replica(follower), &info);
     }
-    if (waited >= WAIT_STEPS_MAX)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "no record came for %d s, short of the end of the topic",
-                          STEP_MS * WAIT_STEPS_MAX / 1000);
     return FR_OK;
+}
+
+/* "behind: ..", and the loss that explains it. */
+static void explain_behind(const struct fr_follower *follower, const struct freshet_replica_info *served,
+                           const struct fr_durable_status *state)
+{
+    struct fr_err lost = {0};
+    bool behind =
+        served->timeline < state->timeline || (served->timeline == state->timeline && served->epoch < state->epoch);
+    if (behind && fr_follower_lacks(follower, &lost))
+        (void)fr_tool_fail("verify", &lost);
 }
 
 static int verify_topic(const struct fr_tool_state *state, const struct fr_follower_options *from, struct fr_err *err)
@@ -226,8 +231,10 @@ static int verify_topic(const struct fr_tool_state *state, const struct fr_follo
     struct freshet_replica_info info;
     freshet_replica_get_info(fr_follower_replica(follower), &info);
     if (info.epoch == 0) {
-        printf("behind: replica at epoch 0, state at %" PRIu64 "\n", state->status.epoch);
-        (void)fr_follower_unserved(follower, err);
+        if (!fr_follower_lacks(follower, err)) {
+            printf("behind: replica at epoch 0, state at %" PRIu64 "\n", state->status.epoch);
+            (void)fr_follower_unserved(follower, err);
+        }
         (void)fr_tool_fail("verify", err);
         goto out;
     }
@@ -238,6 +245,7 @@ static int verify_topic(const struct fr_tool_state *state, const struct fr_follo
         goto out;
     }
     result = compare_if_same_epoch(state, dump, "the replica's dump", err);
+    explain_behind(follower, &info, &state->status);
 out:
     if (dump)
         (void)fclose(dump);
@@ -276,7 +284,7 @@ int fr_tool_verify(int argc, char **argv)
 {
     const char *dir = NULL, *replica = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
-    struct fr_follower_options from = {.topic.properties = properties};
+    struct fr_follower_options from = {.topic.properties = properties, .later = true};
     const struct fr_tool_option options[] = {
         {.name = "--state-dir", .value = &dir, .required = true},
         {.name = "--brokers", .value = &from.topic.brokers},

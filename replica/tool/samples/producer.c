@@ -151,6 +151,21 @@ static enum fr_status find_topic(struct fr_tool_producer *producer, const struct
     return FR_OK;
 }
 
+/* Asked again while the partition has no leader: brokers say so in passing. */
+static rd_kafka_resp_err_t ask_ends(struct fr_tool_producer *producer, const char *topic, uint32_t p)
+{
+    const struct fr_clock *clock = fr_clock_system();
+    uint64_t end = fr_mono_ns(clock) + METADATA_WAIT_MS * UINT64_C(1000000);
+    for (;;) {
+        struct place *place = &producer->places[p];
+        rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(producer->handle, topic, (int32_t)p, &place->begin,
+                                                                     &place->next, METADATA_WAIT_MS);
+        if (!error || (producer->stop && *producer->stop) || fr_mono_ns(clock) > end)
+            return error;
+        rd_kafka_poll(producer->handle, PACE_POLL_MS);
+    }
+}
+
 static enum fr_status start_pacing(struct fr_tool_producer *producer, const struct fr_tool_producer_options *o,
                                    struct fr_err *err)
 {
@@ -159,8 +174,7 @@ static enum fr_status start_pacing(struct fr_tool_producer *producer, const stru
     producer->max_ahead = o->max_ahead;
     for (uint32_t p = 0; p < producer->n_partitions; p++) {
         struct place *place = &producer->places[p];
-        rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(producer->handle, o->topic, (int32_t)p,
-                                                                     &place->begin, &place->next, METADATA_WAIT_MS);
+        rd_kafka_resp_err_t error = ask_ends(producer, o->topic, p);
         if (error)
             return fr_err_set(err, FR_E_UNAVAILABLE, "end of %s[%" PRIu32 "]: %s", o->topic, p,
                               rd_kafka_err2str(error));

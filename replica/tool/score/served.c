@@ -4,34 +4,32 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "follow/patience.h"
 #include "score/dump_replica.h"
-
-enum { STEP_MS = 100, WAIT_STEPS_MAX = 300 };
 
 /* The replica at the end of the topic as it is now. */
 static enum fr_status read_topic(struct fr_follower *follower, const char *command, struct fr_err *err)
 {
-    int waited = 0;
+    struct freshet_replica_info info;
+    struct fr_tool_patience patience = {0};
     while (!fr_follower_ended(follower)) {
         struct fr_followed followed = {0};
-        enum fr_status status = fr_follower_step(follower, STEP_MS, &followed, err);
+        enum fr_status status = fr_tool_follow_step(follower, &patience, command, &followed, err);
         if (followed.refused)
             fprintf(stderr, "freshet %s: refused partition=%" PRId32 " offset=%" PRId64 ": %s\n", command,
                     followed.partition, followed.offset, followed.problem);
         if (status != FR_OK && status != FR_AGAIN)
             return status;
-        waited = status == FR_AGAIN ? waited + 1 : 0;
-        if (waited >= WAIT_STEPS_MAX)
-            return fr_err_set(err, FR_E_UNAVAILABLE, "no record came for %d s, short of the end of the topic",
-                              STEP_MS * WAIT_STEPS_MAX / 1000);
     }
-    return FR_OK;
+    freshet_replica_get_info(fr_follower_replica(follower), &info);
+    return info.epoch > 0 ? FR_OK : fr_follower_unserved(follower, err);
 }
 
 enum fr_status fr_tool_served_topic(const struct fr_consume_options *topic, const char *command,
                                     struct fr_tool_served *out, struct fr_err *err)
 {
-    enum fr_status status = fr_follower_open(&(struct fr_follower_options){.topic = *topic}, &out->follower, err);
+    enum fr_status status =
+        fr_follower_open(&(struct fr_follower_options){.topic = *topic, .later = true}, &out->follower, err);
     if (status == FR_OK)
         status = read_topic(out->follower, command, err);
     if (status == FR_OK)

@@ -1,0 +1,57 @@
+/* See patience.h. The times: a leader that went is replaced within seconds, and a loaded broker
+ * takes some more; a topic that is not there is mostly a wrong name, and is reported soon.
+ * Thread: one. */
+#include "follow/patience.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { PASSING_MS = 30000, ABSENT_MS = 2000, RETRY_MS = 200, LOG_INTERVAL_S = 10 };
+
+static uint64_t elapsed_ms(struct fr_tool_patience *patience)
+{
+    uint64_t now_ns = fr_mono_ns(fr_clock_system());
+    if (patience->since_ns == 0)
+        patience->since_ns = now_ns;
+    return (now_ns - patience->since_ns) / 1000000u;
+}
+
+bool fr_tool_passes(struct fr_tool_patience *patience, const char *command, enum fr_status status,
+                    const struct fr_err *err)
+{
+    char quoted[600];
+    uint64_t limit_ms = status == FR_E_UNAVAILABLE ? PASSING_MS : status == FR_E_NOT_FOUND ? ABSENT_MS : 0;
+    if (limit_ms == 0 || elapsed_ms(patience) >= limit_ms)
+        return false;
+    if (status == FR_E_UNAVAILABLE &&
+        fr_log_due(&patience->logged_ns, fr_mono_ns(fr_clock_system()), LOG_INTERVAL_S * 1000000000ull))
+        fr_log(FR_LOG_WARN, command, "waiting", "reason=%s", fr_log_quote(quoted, sizeof(quoted), err->text));
+    nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
+    return true;
+}
+
+enum fr_status fr_tool_follow_step(struct fr_follower *follower, struct fr_tool_patience *patience, const char *command,
+                                   struct fr_followed *out, struct fr_err *err)
+{
+    enum fr_status status = fr_follower_step(follower, FR_TOOL_STEP_MS, out, err);
+    if (status == FR_E_UNAVAILABLE || status == FR_E_NOT_FOUND) {
+        if (!fr_tool_passes(patience, command, status, err))
+            return status;
+        fr_follower_reopen(follower);
+        return FR_AGAIN;
+    }
+    if (status != FR_AGAIN || patience->endless || fr_follower_ended(follower)) {
+        patience->since_ns = 0;
+        return status;
+    }
+    if (elapsed_ms(patience) < PASSING_MS)
+        return FR_AGAIN;
+    struct fr_err outage = {0};
+    bool known = fr_follower_waits(follower, &outage);
+    return fr_err_set(err, FR_E_UNAVAILABLE, "no record came for %d s, short of the end of the topic%s%s",
+                      PASSING_MS / 1000, known ? ": " : "", known ? outage.text : "");
+}
