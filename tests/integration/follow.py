@@ -7,14 +7,20 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
 import confluent_kafka  # noqa: E402
 import confluent_kafka.admin  # noqa: E402
 from harness import *  # noqa: E402,F403
 from streams import live_samples, produce  # noqa: E402
+import delta  # noqa: E402
 
 CONFIG = SOURCE / "tests/integration/operating.yaml"
 SAMPLE = b'{"f":{"user_id":7,"sample":3,"price":1.0}}'
 JSON_FORM = 1
+OK, AGAIN, UNKNOWN = 0, 2, 2**64 - 1
+os.environ["FRESHET_REPLICA"] = str(BUILD / "libfreshet_replica.so")
+sys.path.insert(0, str(SOURCE / "replica/python"))
+import freshet  # noqa: E402
 
 
 class Options(ctypes.Structure):
@@ -67,6 +73,9 @@ class Follow:
         status = self.library.freshet_reader_score(self.reader, JSON_FORM, SAMPLE, ctypes.c_size_t(len(SAMPLE)), scores, ctypes.byref(n))
         return scores[0] if status == 0 else None
 
+    def caught_up(self, timeout_ms=PATIENCE * 1000):
+        return self.library.freshet_follow_wait_caught_up(self.handle, timeout_ms)
+
     def serves(self, epoch):
         wait_until(lambda: self.state().epoch >= epoch and not self.problem(), f"epoch {epoch} is served and all is well ({self.state().epoch}, {self.problem()})")
 
@@ -77,6 +86,8 @@ class Cases:
         self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
         self.admin.create_topics([confluent_kafka.admin.NewTopic("live", 2, 1)])["live"].result(PATIENCE)
         self.produced = 0
+        self.file = work.path / "sample.jsonl"
+        self.file.write_bytes(SAMPLE + b"\n")
 
     def daemon(self, name, *sets):
         return self.work.daemon(CONFIG, self.work.path / f"{name}.log", [f"ingest.brokers={self.kafka.address}", "ingest.topic=live", "export.create=true",
@@ -99,6 +110,12 @@ class Cases:
             follow.serves(daemon.json("/status")["epoch"])
             return follow.score()
 
+    def send(self, topic, records):
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "enable.idempotence": True})
+        for partition, value in records:
+            producer.produce(topic, value, partition=partition)
+        assert producer.flush(PATIENCE) == 0
+
     def lose_beginning(self, topic, offsets=None):
         """What lies before the offsets, else all but the last record of each partition."""
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "looks"})
@@ -117,6 +134,7 @@ class Cases:
             self.kafka.stop()
             wait_until(follow.problem, "the state tells that brokers are away")
             assert follow.score() == score and follow.state().epoch >= epoch, "what is served is served on"  # a heartbeat may have come before
+            assert follow.caught_up(1) == AGAIN, "nobody says where the topic ends"
             with Follow(self.kafka.address, "stopped.delta") as late:  # begun during the outage
                 wait_until(late.problem, "it says why it serves nothing")
                 assert late.score() is None
@@ -124,6 +142,7 @@ class Cases:
                 epoch = self.more(daemon)
                 follow.serves(epoch)
                 late.serves(epoch)
+                assert follow.caught_up() == OK
                 assert late.score() == follow.score() != score
         daemon.drain()
 
@@ -216,6 +235,71 @@ class Cases:
                 follower.kill()
                 follower.wait()
         assert (self.work.path / "slow.dump").read_text() == tool("dump", "--state-dir", state)[1]
+
+    def a_follower_says_when_it_serves_what_the_topic_holds(self):
+        daemon = self.daemon("caught")
+        for _ in range(3):
+            self.more(daemon)
+        with Follow(self.kafka.address, "caught.delta") as follow:
+            assert follow.state().lag_records == UNKNOWN, "not known before the topic is open"
+            assert follow.caught_up() == OK
+            assert follow.state().epoch >= daemon.json("/status")["epoch"] - 1 and follow.score() == self.expected(daemon, "caught.delta")
+        daemon.drain()
+        records = [(p, value) for p, held in delta.read_topic(self.kafka.address, "caught.delta").items() for _, value in held]
+        last, half = last_epoch(self.work.path / "caught"), last_epoch(self.work.path / "caught") // 2
+        early, rest = [r for r in records if delta.parse(r[1])["e"] <= half], [r for r in records if delta.parse(r[1])["e"] > half]
+        self.admin.create_topics([confluent_kafka.admin.NewTopic("copied", 2, 1)])["copied"].result(PATIENCE)
+        with Follow(self.kafka.address, "copied") as follow:
+            self.send("copied", early)
+            assert follow.caught_up() == OK and follow.state().epoch == half
+            with freshet.Replica.follow(self.kafka.address, "copied") as replica:
+                assert replica.info.epoch == half
+                self.send("copied", early * 50 + rest)  # what is held already is passed over, and takes time
+                assert follow.caught_up() == OK and follow.state().epoch == last, (follow.state().epoch, last)
+                replica.wait_caught_up(PATIENCE)
+                assert replica.info.epoch == last, (replica.info.epoch, last)
+        with Follow(self.kafka.address, "absent.delta") as follow:
+            wait_until(follow.problem, "it says that there is no such topic")
+            assert follow.caught_up(1) == AGAIN and follow.state().lag_records == UNKNOWN
+
+    def a_topic_whose_records_were_deleted_is_told_from_one_that_is_read(self):
+        daemon, state = self.daemon("aged"), self.work.path / "aged"
+        topic = ["--brokers", self.kafka.address, "--topic", "aged.delta"]
+        self.more(daemon)
+        tool("snapshot", "--state-dir", state)
+        folder = state / "snapshots"
+        wait_until(lambda: (folder / "CURRENT").exists(), "CURRENT")
+        begins = json.loads((folder / (folder / "CURRENT").read_text().strip() / "MANIFEST.json").read_text())["e"]
+        last = self.more(daemon)
+        daemon.drain()
+        shutil.copytree(folder, self.work.path / "older")
+        shutil.copytree(folder, self.work.path / "later")
+        self.lose_beginning("aged.delta", [confluent_kafka.OFFSET_END] * 2)
+        lost = "were deleted: epoch %d is served, and later ones may be missing" % begins
+        with Follow(self.kafka.address, "aged.delta", snapshots=self.work.path / "later") as follow, Follow(self.kafka.address, "aged.delta") as bare:
+            wait_until(lambda: lost in follow.problem(), "records that follow the snapshot are missing")
+            assert follow.caught_up(1) == AGAIN and follow.state().epoch == begins and follow.score() is not None
+            nothing = lambda text: "aged.delta holds nothing: its records up to offset" in text and "--snapshot" in text
+            wait_until(lambda: nothing(bare.problem()), "the topic holds nothing")
+            rc, out, error = tool("follow", *topic, "--until-idle", "1s", "--snapshot", self.work.path / "older", check=False)
+            assert rc == 1 and lost in error and re.match(rf"snapshot epoch={begins} .*\ndeleted reason=", out), (out, error)
+            rc, out, error = tool("verify", "--state-dir", state, *topic, "--snapshot", self.work.path / "older", check=False)
+            assert rc == 1 and out.startswith(f"behind: replica at epoch {begins}, state at ") and lost in error, (out, error)
+            for command in (["follow", "--until-idle", "1s"], ["verify", "--state-dir", state], ["score", "--file", self.file]):
+                rc, out, error = tool(*command, *topic, check=False)
+                assert rc == 1 and nothing(error) and not out, (command, out, error)
+            for snapshots, said in ((self.work.path / "older", "were deleted: later epochs may be missing"), (None, "holds nothing: its records up to offset")):
+                try:
+                    freshet.Replica.follow(self.kafka.address, "aged.delta", snapshots=snapshots, timeout=0.5)
+                    raise AssertionError("it returns without what the topic held")
+                except TimeoutError as error:
+                    assert said in str(error), error
+            tool("snapshot", "--state-dir", state, "--dir", self.work.path / "later")
+            assert follow.caught_up() == OK and follow.state().epoch >= last and not follow.problem(), "a snapshot that comes later is taken"
+        with freshet.Replica.follow(self.kafka.address, "aged.delta", snapshots=self.work.path / "later") as replica:
+            assert replica.info.epoch >= last and replica.problem == ""
+        assert tool("verify", "--state-dir", state, *topic, "--snapshot", self.work.path / "later")[1].startswith("verified: ")
+        assert tool("follow", *topic, "--until-idle", "100ms", "--snapshot", self.work.path / "later")[1].startswith(f"snapshot epoch={last_epoch(state)} ")
 
     def run(self):
         names = [n for n in vars(Cases) if n.startswith("a_")]

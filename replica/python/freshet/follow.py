@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import collections
+import os
 import threading
-import time
-from typing import Any, Deque, Dict, Optional, Set, TYPE_CHECKING
+from typing import Any, Deque, Dict, Optional, Tuple, Union, TYPE_CHECKING
+
+import msgpack
 
 try:
     import confluent_kafka
@@ -12,47 +14,90 @@ except ImportError as error:
     raise ImportError("following a topic needs the package confluent-kafka: pip install 'freshet[kafka]'") from error
 
 if TYPE_CHECKING:
-    from .replica import Replica
+    from .replica import Fed, Replica
 
-POLL_SECONDS, ANSWER_SECONDS = 0.1, 10.0
+POLL_SECONDS, ANSWER_SECONDS, REFRESH_SECONDS = 0.1, 10.0, 1.0
+HEAD_BYTES = 32  # of a record: its kind is in there, since writers keep the order of keys
 
 
 class Follower:
-    def __init__(self, replica: "Replica", brokers: str, topic: str, config: Dict[str, Any]) -> None:
+    def __init__(self, replica: "Replica", brokers: str, topic: str, config: Dict[str, Any], snapshots: Union[str, os.PathLike, None] = None) -> None:
         self.replica, self.topic, self.problem = replica, topic, ""
         self.error: Optional[BaseException] = None
-        self._stop, self._caught_up = threading.Event(), threading.Event()
+        self._stop, self._changed = threading.Event(), threading.Condition()
+        self._asked, self._refreshed, self._caught_up = 0, 0, 0  # calls of wait(): all, those that the known ends cover, those that are served
         self._held: Dict[int, Deque[bytes]] = {}  # of partitions that are ahead of the others: not taken yet
+        self._not_loaded, self._hinted = "", False  # the topic is read from where a snapshot leads on
+        if snapshots is not None:
+            self._load(snapshots)
         self.consumer = confluent_kafka.Consumer({"enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_committed", **config,
                                                   "bootstrap.servers": brokers, "group.id": "freshet.reader", "enable.partition.eof": True})
         try:
-            self._behind = self._assign()
+            self._assign()
         except BaseException:
             self.consumer.close()
             raise
         self._thread = threading.Thread(target=self._run, name="freshet-follow", daemon=True)
         self._thread.start()
 
-    def _assign(self) -> Set[int]:
-        """All partitions, from what the replica asks for or the first record there is; which of them have records."""
+    def _load(self, snapshots: Union[str, os.PathLike]) -> None:
+        """The newest snapshot. The topic alone may be enough, so one that cannot be loaded is no failure."""
+        from .replica import FreshetError
+        try:
+            self.replica.load(snapshots)
+            self._hinted = True
+        except (FreshetError, OSError) as error:
+            self._not_loaded = str(error)
+
+    def _watermarks(self, partition: int, seconds: float) -> Tuple[int, int]:
+        found = self.consumer.get_watermark_offsets(confluent_kafka.TopicPartition(self.topic, partition), seconds)
+        if found is None:
+            raise ConnectionError("topic %s: brokers do not say where partition %d ends" % (self.topic, partition))
+        return found
+
+    def _assign(self) -> None:
+        """All partitions, from where the snapshot leads on, or the first record there is."""
         topic = self.consumer.list_topics(self.topic, ANSWER_SECONDS).topics[self.topic]
         if topic.error or not topic.partitions:
             raise ConnectionError("topic %s: %s" % (self.topic, topic.error or "no partitions"))
-        places, behind = [], set()
+        self._low: Dict[int, int] = {}
+        self._end: Dict[int, int] = {}
+        self._position: Dict[int, int] = {}
+        self._committed: Dict[int, Tuple[int, int]] = {partition: (0, 0) for partition in topic.partitions}  # the newest commit: timeline, epoch
+        self._deleted = ""
         for partition in topic.partitions:
-            low, high = self.consumer.get_watermark_offsets(confluent_kafka.TopicPartition(self.topic, partition), ANSWER_SECONDS)
-            begin = max(self.replica.next_offset(partition), low)
-            places.append(confluent_kafka.TopicPartition(self.topic, partition, begin))
-            if begin < high:
-                behind.add(partition)
-        self.consumer.assign(places)
-        return behind
+            low, high = self._watermarks(partition, ANSWER_SECONDS)
+            hint = self.replica.next_offset(partition)
+            if 0 <= hint < low and not self._deleted:
+                info = self.replica.info
+                self._deleted = ("topic %s, partition %d: the records that follow the snapshot of timeline %d, epoch %d, offsets %d to %d, were deleted: later epochs may be "
+                                 "missing. Load a newer snapshot, or start the daemon that publishes here: it fills its topic again"
+                                 % (self.topic, partition, info.timeline, info.epoch, hint, low - 1))
+            self._low[partition], self._end[partition], self._position[partition] = low, high, hint if self._hinted and low <= hint <= high else low
+        self.problem = self._deleted
+        self.consumer.assign([confluent_kafka.TopicPartition(self.topic, p, begin) for p, begin in self._position.items()])
 
     def wait(self, timeout: float) -> None:
-        if not self._caught_up.wait(timeout):
-            raise TimeoutError("topic %s is not read to its end within %g s%s" % (self.topic, timeout, ": " + self.problem if self.problem else ""))
-        if self.error is not None:
-            raise self.error
+        """Until all that the topic holds now is served."""
+        with self._changed:
+            self._asked += 1
+            mine = self._asked
+            self._changed.wait_for(lambda: self._caught_up >= mine or self.error is not None or self._stop.is_set(), timeout)
+            if self.error is not None:
+                raise self.error
+            if self._caught_up < mine:
+                raise TimeoutError("what topic %s holds is not served within %g s: %s" % (self.topic, timeout, self._waits_for()))
+
+    def _waits_for(self) -> str:
+        if self.problem:
+            return self.problem
+        emptied = [p for p in self._end if 0 < self._low[p] >= self._end[p]]
+        if self.replica.info.epoch == 0 and emptied:
+            return ("it holds nothing: its records up to offset %d were deleted. Begin with a snapshot of the daemon that publishes here (snapshots=DIR)%s"
+                    % (self._end[emptied[0]] - 1, ", which could not be loaded: " + self._not_loaded if self._not_loaded else ""))
+        if self.replica.info.epoch == 0:
+            return "no epoch is complete: look whether the daemon publishes here (/status, publisher)"
+        return "records are being read"
 
     def close(self) -> None:
         self._stop.set()
@@ -64,14 +109,40 @@ class Follower:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                if not self._behind and not any(self._held.values()):
-                    self._caught_up.set()
+                self._answer()
                 self._turn()
         except BaseException as error:  # told by wait() and `problem`: nobody else looks at this thread
             self.error, self.problem = error, str(error)
         finally:
-            self._caught_up.set()
+            with self._changed:
+                self._changed.notify_all()
             self.consumer.close()
+
+    def _answer(self) -> None:
+        """Whoever waits is measured by the ends that brokers report after the call."""
+        with self._changed:
+            asked = self._asked
+        if asked == self._caught_up:
+            return
+        if asked != self._refreshed:
+            try:
+                self._end = {partition: self._watermarks(partition, REFRESH_SECONDS)[1] for partition in self._end}
+            except (ConnectionError, confluent_kafka.KafkaException) as error:
+                self.problem = str(error)
+                return
+            self._refreshed = asked
+        if self._is_caught_up():
+            with self._changed:
+                self._caught_up = self._refreshed
+                self._changed.notify_all()
+
+    def _is_caught_up(self) -> bool:
+        """Read to the end, and the newest epoch that is complete there is served."""
+        if self._deleted or any(self._held.values()) or any(self._position[p] < end for p, end in self._end.items()):
+            return False
+        info = self.replica.info
+        complete = min(committed for partition, committed in self._committed.items() if partition < info.np or not info.np)
+        return bool(info.epoch > 0 and info.scorable and (info.timeline, info.epoch) >= complete)
 
     def _turn(self) -> None:
         message = self.consumer.poll(POLL_SECONDS)
@@ -79,14 +150,34 @@ class Follower:
             return
         error = message.error()
         if error and error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-            self._behind.discard(message.partition())
+            self._position[message.partition()] = max(self._position[message.partition()], message.offset())
         elif error and (error.fatal() or error.code() in (confluent_kafka.KafkaError._AUTO_OFFSET_RESET, confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE)):
             raise ConnectionError("topic %s: %s" % (self.topic, error.str()))
         elif error:
             self.problem = error.str()  # librdkafka tries again
         else:
-            self.problem = ""
+            self.problem = self._deleted
+            self._position[message.partition()] = message.offset() + 1
             self._take(message.partition(), message.value() or b"")
+
+    def _note_commit(self, partition: int, value: bytes) -> None:
+        if b"\xa6commit" not in value[:HEAD_BYTES]:
+            return
+        try:
+            record = msgpack.unpackb(value, strict_map_key=False)
+            self._committed[partition] = max(self._committed[partition], (record["tl"], record["e"]))
+        except (KeyError, TypeError, ValueError, msgpack.UnpackException):
+            pass  # the replica judges records
+
+    def _feed(self, partition: int, value: bytes) -> Optional["Fed"]:
+        """None: records are missing where the snapshot says that it leads on: its offsets may be those of another topic, so it is read from its first record."""
+        from .replica import Gap
+        try:
+            return self.replica.feed(partition, value)
+        except Gap:
+            if not self._hinted:
+                raise
+            return None
 
     def _take(self, partition: int, value: bytes) -> None:
         waiting = self._held.setdefault(partition, collections.deque())
@@ -96,15 +187,18 @@ class Follower:
             moved = False
             for other, values in self._held.items():
                 while values and not self._stop.is_set():
-                    fed = self.replica.feed(other, values[0])
-                    if fed.reloaded:
+                    fed = self._feed(other, values[0])
+                    if fed is None or fed.reloaded:
+                        self._hinted = fed is not None
                         self._held = {}
-                        self._behind |= self._assign()
+                        self._assign()
                         return
                     if fed.again:
                         break
-                    values.popleft()
+                    self._note_commit(other, values.popleft())
                     moved = True
+                    if fed.applied:
+                        self._deleted = self.problem = ""
                     if fed.refused:
                         self.problem = fed.problem
         place = [confluent_kafka.TopicPartition(self.topic, partition)]

@@ -143,17 +143,25 @@ class Replica:
 
     @classmethod
     def follow(cls, brokers: str, topic: str, *, timeout: float = 60.0, config: Optional[Mapping[str, Any]] = None, **options: Any) -> "Replica":
-        """A replica that a thread feeds from a delta topic (package confluent-kafka). Returns once it serves what the topic held when it was asked; TimeoutError
-        says what it waits for. `config` has further properties of librdkafka; `options` are those of the constructor. `problem` says why following ended, if it did."""
+        """A replica that a thread feeds from a delta topic (package confluent-kafka), from the newest of `snapshots` on where there is one. Returns once it serves
+        what the topic held when it was asked; TimeoutError says what it waits for. `config` has further properties of librdkafka; `options` are those of the
+        constructor. `problem` says why following ended, if it did."""
         from .follow import Follower
         replica = cls(**options)
         try:
-            replica._following = Follower(replica, brokers, topic, dict(config or {}))
+            replica._following = Follower(replica, brokers, topic, dict(config or {}), options.get("snapshots"))
             replica._following.wait(timeout)
         except BaseException:
             replica.close()
             raise
         return replica
+
+    def wait_caught_up(self, timeout: float = 60.0) -> None:
+        """Of a replica that follows: returns once it serves all that the topic holds at the call. TimeoutError says what it waits for; what ended the following is
+        raised."""
+        if self._following is None:
+            raise ValueError("the replica does not follow a topic (Replica.follow)")
+        self._following.wait(timeout)
 
     @property
     def problem(self) -> str:
