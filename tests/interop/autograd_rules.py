@@ -289,4 +289,4 @@ class Standardize:
     def published(self):
         """Mean, variance, and how many samples are known, as far as that matters."""
         variance = self.squares / self.count if self.count else torch.ones_like(self.squares)
-        return self.mean, variance, torch.tensor([float(min(self.count, STANDARDIZE_COUNT_MIN))], dtype=torch.float64)
+        return self.mean, variance, torch.tensor([float(self.count)], dtype=torch.float64)

@@ -262,6 +262,10 @@ class Cases:
         moments = self.write_config("moments", ingest={"brokers": self.broker.address, "topic": "moments"})
         done = run("import", "--config", moments, *tables, "--dense", first / "states.npz", "--program", BUILD / "replica/tool/freshet")
         assert done.returncode == 0 and f"states={len(trained)} " in done.stdout, done
+        done = run("import", "--config", self.write_config("refused"), "--dense", first / "dense.npz", "--program", self.path / "nowhere")
+        assert done.returncode == 1 and "nowhere is not there" in done.stderr and "--program" in done.stderr, done
+        counts = [float(array[0]) for name, array in dense.items() if name.endswith("/count")]
+        assert max(counts) > 100, "a state that is made of it continues its statistics"
         hashes = [line for name in ("warm", "moments") for line in tool("dump", "--state-dir", self.path / name, "--private")[1].splitlines() if line.startswith('{"dense_state"')]
         assert len(hashes) == 2 and hashes[0] != hashes[1], hashes
         np.savez(first / "lost.npz", **{"x/kernel.state": np.ones((2, 3))})
@@ -317,6 +321,8 @@ class Cases:
         done = subprocess.run([sys.executable, "-m", "freshet", "to-onnx", "--dump", self.dump, "--model", self.path / "state/model.json", "--out", self.path / "net.onnx"],
                               env={**os.environ, "PYTHONPATH": str(self.path / "site")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 0 and "input mean(tags.v) ['N', 4]" in done.stdout, done
+        outputs = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("output ")]
+        assert outputs == ["logit(click)", "click", "logit(buy)", "buy", "both", "logit(rating)", "rating"], outputs
         session = onnxruntime.InferenceSession(str(self.path / "net.onnx"), providers=["CPUExecutionProvider"])
         picked = self.samples[:CHECKED]
         inputs = self.inputs({i.name for i in session.get_inputs()}, picked)

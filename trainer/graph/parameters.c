@@ -245,7 +245,7 @@ void fr_graph_make_parameters(struct fr_graph *graph)
         struct maker m = {.graph = graph};
         snprintf(m.prefix, sizeof(m.prefix), "%s", slot->name);
         add_statistics(&m, slot->dim);
-        /* of samples, up to the number from which it says no more */
+        /* of samples, as far as statistics.c counts */
         add_constant(&m, "count", 1, 0.0f);
         struct fr_parameter *count = &graph->parameters[graph->n_parameters - 1];
         count->trained = false;

@@ -13,12 +13,12 @@
  * From then on a value enters the moments cut to FR_STANDARDIZE_LIMIT deviations around the mean,
  * so that one broken number cannot wreck them; what keeps coming from further away widens them all
  * the same (each such sample multiplies the variance by up to 1 + 100 / count, from epsilon on).
- * Published are mean, variance and count, this up to that number. dice (Zhou et al. 2018): moving
- * averages of the first and the second moment, of which DICE_KEEP is kept for each batch_size
- * samples trained by the losses behind the layer: so the variance is that of samples, however few a
- * batch has. They are divided by the weight they hold, beginning with one unit of mean 0 and
- * variance 1. Owner thread: the graph's; chunks and slots go to the pool. Does not: read untrained
- * samples. */
+ * Published are mean, variance and count, from which a state elsewhere continues. dice (Zhou et
+ * al. 2018): moving averages of the first and the second moment, of which DICE_KEEP is kept for
+ * each batch_size samples trained by the losses behind the layer: so the variance is that of
+ * samples, however few a batch has. They are divided by the weight they hold, beginning with one
+ * unit of mean 0 and variance 1. Owner thread: the graph's; chunks and slots go to the pool.
+ * Does not: read untrained samples. */
 #include "learning.h"
 
 #include <math.h>
@@ -184,8 +184,7 @@ static void stage_standard(void *context, size_t index, size_t worker)
 static void publish_standard(struct fr_graph *graph, const struct standard *s)
 {
     float *mean = graph->parameters[s->mean].values, *variance = graph->parameters[s->mean + 1].values;
-    double most = (double)FR_STANDARDIZE_COUNT_MIN;
-    graph->parameters[s->mean + 2].values[0] = (float)(s->count < most ? s->count : most);
+    graph->parameters[s->mean + 2].values[0] = (float)s->count; /* exact: below 2^24 */
     for (uint32_t j = 0; j < s->dim; j++) {
         mean[j] = (float)s->moments[j];
         variance[j] = published_variance(s, s->count, s->moments, j);

@@ -42,9 +42,10 @@ def _to_onnx(source: Optional[str], dump: Optional[str], model: Optional[str], o
     with open(out + ".tmp", "wb") as file:
         file.write(proto.SerializeToString())
     os.replace(out + ".tmp", out)
-    for each in proto.graph.input:
-        shape = [d.dim_param or d.dim_value for d in each.type.tensor_type.shape.dim]
-        print("input %s %s" % (each.name, shape))
+    for what, values in (("input", proto.graph.input), ("output", proto.graph.output)):
+        for each in values:
+            shape = [d.dim_param or d.dim_value for d in each.type.tensor_type.shape.dim]
+            print("%s %s %s" % (what, each.name, shape))
 
 
 def _table(text: str) -> Tuple[str, str]:
