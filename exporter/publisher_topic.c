@@ -195,8 +195,8 @@ static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *cli
                                 ? fr_kafka_topic_create(client, topic, publisher->options.partitions, settings, err)
                                 : FR_AGAIN;
     if (status == FR_OK) {
-        fr_log(FR_LOG_INFO, "publisher", "topic_created", "topic=%s partitions=%u", topic,
-               publisher->options.partitions);
+        fr_log(FR_LOG_INFO, "publisher", "topic_created", "topic=%s partitions=%u retention_ms=%s retention_bytes=-1",
+               topic, publisher->options.partitions, keeps_ms);
         return await_topic(publisher, client, topic, found, err);
     }
     if (status != FR_AGAIN) {

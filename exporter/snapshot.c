@@ -4,7 +4,11 @@
  * A record is appended to its file by open, write and close: a state has more files than a process
  * may have open, and a record is large beside that. Every SYNC_BYTES a file is synced, so that the
  * last sync of a large one does not hold up the journal's. Which file a record belongs to is read
- * from the record, which so is checked once more before it is kept.
+ * from the record, which so is checked once more before it is kept. The manifest is parsed as a
+ * reader parses it before the directory gets its name: what nobody can read is never announced.
+ *
+ * A directory that stands under the name already and does not read (damaged, or of a version that
+ * wrote what it could not read) is replaced, so that it is in nobody's way for ever.
  *
  * Thread: the caller's. It does not fold, and does not decide when. */
 #include "exporter/snapshot.h"
@@ -21,11 +25,12 @@
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "exporter/full.h"
 #include "snapshot_folder.h"
 #include "snapshot_pace.h"
 
-enum { SYNC_BYTES = 8 << 20, NAP_MS = 50, NS_PER_MS = 1000000, CREATE_MODE = 0600 };
+enum { SYNC_BYTES = 8 << 20, NAP_MS = 50, NS_PER_MS = 1000000, CREATE_MODE = 0600, QUOTED_MAX = 2200 };
 
 /* A file that is being written. */
 struct part {
@@ -250,6 +255,25 @@ static enum fr_status describe(struct writing *w, const struct fr_codec_settings
     return FR_OK;
 }
 
+/* Whether readers get out of the text what was put into it. */
+static enum fr_status read_back(const struct fr_buffer *text, struct fr_err *err)
+{
+    struct fr_manifest manifest = {0};
+    struct fr_buffer again = {0};
+    struct fr_err why = {0};
+    enum fr_status status = fr_manifest_parse(text->data, text->size, &manifest, &why);
+    if (status != FR_OK) {
+        status = fr_err_set(err, FR_E_STATE, "no reader would take the snapshot: %s", why.text);
+    } else {
+        fr_manifest_print(&manifest, &again);
+        if (!manifest.summed || again.size != text->size || memcmp(again.data, text->data, text->size) != 0)
+            status = fr_err_set(err, FR_E_STATE, "readers would take the snapshot's manifest for another one");
+    }
+    fr_buffer_release(&again);
+    fr_manifest_release(&manifest);
+    return status;
+}
+
 static enum fr_status finish(struct writing *w, struct fr_snapshot *out)
 {
     struct fr_buffer text = {0};
@@ -259,8 +283,10 @@ static enum fr_status finish(struct writing *w, struct fr_snapshot *out)
         status = fr_snapshot_join(path, w->dir, fr_manifest_file_name, w->err);
     if (status == FR_OK) {
         fr_manifest_print(&w->manifest, &text);
-        status = fr_file_replace(w->disk, path, text.data, text.size, w->err); /* and directory */
+        status = read_back(&text, w->err);
     }
+    if (status == FR_OK)
+        status = fr_file_replace(w->disk, path, text.data, text.size, w->err); /* and directory */
     if (status == FR_OK)
         fr_snapshot_describe(&w->manifest, &text, out);
     fr_buffer_release(&text);
@@ -297,16 +323,58 @@ static enum fr_status settings_of(const struct fr_snapshot_options *options, str
     return FR_OK;
 }
 
+/* What stands under the name: nothing, a snapshot (FR_E_EXISTS), or what has to make way. */
+static enum fr_status look_before(struct writing *w, const char *path, bool *replaces, struct fr_snapshot *out)
+{
+    char quoted[QUOTED_MAX];
+    struct stat info;
+    struct fr_err why = {0};
+    *replaces = lstat(path, &info) == 0;
+    if (!*replaces)
+        return FR_OK;
+    switch (fr_snapshot_look(path, out, &why)) {
+    case FR_OK:
+        return fr_err_set(w->err, FR_E_EXISTS, "%s exists already: nothing changed since", path);
+    case FR_E_INVALID:
+    case FR_E_CORRUPT:
+    case FR_E_NOT_FOUND: /* it has no manifest */
+        fr_log(FR_LOG_WARN, "snapshot", "replaced", "name=%s reason=%s", strrchr(path, '/') + 1,
+               fr_log_quote(quoted, sizeof(quoted), why.text));
+        return FR_OK;
+    default: /* of a later version, or it cannot be read now */
+        return fr_err_set(w->err, why.status, "%s", why.text);
+    }
+}
+
+/* The new directory gets its name; one that stands there goes, and a crash leaves it to the
+ * sweep. */
+static enum fr_status name_it(struct writing *w, const char *part, const char *path, bool replaces)
+{
+    char old[PATH_MAX];
+    enum fr_status status = FR_OK;
+    if (replaces)
+        status = fr_snapshot_aside(path, old, w->err);
+    if (status == FR_OK && w->disk->rename(w->disk->self, part, path) != 0)
+        status = fr_err_set(w->err, FR_E_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
+    if (status == FR_OK && w->disk->sync_dir(w->disk->self, w->options->dir) != 0)
+        status = fr_err_set(w->err, FR_E_IO, "cannot sync %s: %s", w->options->dir, strerror(errno));
+    struct fr_err ignored = {0};
+    if (replaces && status == FR_OK)
+        (void)!fr_snapshot_remove_tree(old, &ignored);
+    return status;
+}
+
 /* Under a temporary name, synced, renamed. */
 static enum fr_status write_all(struct writing *w, struct fr_export_full *full, struct fr_snapshot *out)
 {
     char name[FR_MANIFEST_NAME_MAX], path[PATH_MAX], part[PATH_MAX];
+    bool replaces = false;
     enum fr_status status = fr_manifest_name(&w->manifest, name);
     if (status != FR_OK)
         return fr_err_set(w->err, status, "the snapshot's name is too long");
     status = fr_snapshot_join(path, w->options->dir, name, w->err);
-    if (status == FR_OK && fr_snapshot_look(path, out, NULL) == FR_OK)
-        return fr_err_set(w->err, FR_E_EXISTS, "%s exists already: nothing changed since", path);
+    if (status == FR_OK)
+        status = look_before(w, path, &replaces, out);
     if (status == FR_OK)
         status = fr_snapshot_temporary(w->options->dir, name, part, w->err);
     if (status == FR_OK)
@@ -318,10 +386,8 @@ static enum fr_status write_all(struct writing *w, struct fr_export_full *full, 
     status = fill(w, full);
     if (status == FR_OK)
         status = finish(w, &written);
-    if (status == FR_OK && w->disk->rename(w->disk->self, part, path) != 0)
-        status = fr_err_set(w->err, FR_E_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
-    if (status == FR_OK && w->disk->sync_dir(w->disk->self, w->options->dir) != 0)
-        status = fr_err_set(w->err, FR_E_IO, "cannot sync %s: %s", w->options->dir, strerror(errno));
+    if (status == FR_OK)
+        status = name_it(w, part, path, replaces);
     if (status == FR_OK)
         *out = written;
     struct fr_err ignored = {0}; /* what is left is swept at the next start */

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fts.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,22 +31,37 @@ static bool is_entry(const char *name)
 
 enum fr_status fr_snapshot_remove_tree(const char *path, struct fr_err *err)
 {
-    DIR *folder = opendir(path);
-    if (!folder)
-        return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
+    char name[PATH_MAX];
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot look at %s: %s", path, strerror(errno));
+    if (snprintf(name, sizeof(name), "%s", path) >= (int)sizeof(name))
+        return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
+    char *const roots[] = {name, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    if (!walk)
+        return fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
     enum fr_status status = FR_OK;
-    const struct dirent *entry;
-    while (status == FR_OK && (entry = readdir(folder)) != NULL) {
-        char file[PATH_MAX];
-        if (!is_entry(entry->d_name))
-            continue;
-        status = fr_snapshot_join(file, path, entry->d_name, err);
-        if (status == FR_OK && unlink(file) != 0 && errno != ENOENT)
-            status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", file, strerror(errno));
+    const FTSENT *entry;
+    while (status == FR_OK && (entry = fts_read(walk)) != NULL) {
+        int rc = entry->fts_info == FTS_D    ? 0
+                 : entry->fts_info == FTS_DP ? rmdir(entry->fts_path)
+                                             : unlink(entry->fts_path);
+        if (rc != 0 && errno != ENOENT)
+            status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", entry->fts_path, strerror(errno));
     }
-    (void)closedir(folder);
-    if (status == FR_OK && rmdir(path) != 0 && errno != ENOENT)
-        status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
+    (void)fts_close(walk);
+    return status;
+}
+
+enum fr_status fr_snapshot_aside(const char *path, char out[PATH_MAX], struct fr_err *err)
+{
+    int size = snprintf(out, PATH_MAX, "%s.old%s", path, part_end);
+    if (size <= 0 || size >= PATH_MAX)
+        return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
+    enum fr_status status = fr_snapshot_remove_tree(out, err);
+    if (status == FR_OK && rename(path, out) != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot rename %s to %s: %s", path, out, strerror(errno));
     return status;
 }
 
@@ -67,6 +83,7 @@ void fr_snapshot_describe(const struct fr_manifest *manifest, const struct fr_bu
                                 .files = manifest->n_files,
                                 .t_ms = manifest->t_ms,
                                 .manifest_bytes = text->size,
+                                .summed = manifest->summed,
                                 .sha256 = fr_sha256(text->data, text->size)};
     enum fr_status named = fr_manifest_name(manifest, out->name);
     FR_CHECK(named == FR_OK); /* the model's name has less than 128 bytes */
@@ -197,6 +214,50 @@ static bool ends_with(const char *text, const char *end)
     return size > tail && strcmp(text + size - tail, end) == 0;
 }
 
+/* The number behind the last '-' of the first *size bytes, which then end before that sign. */
+static bool take_number(const char *name, size_t *size, uint64_t *out)
+{
+    size_t from = *size;
+    uint64_t number = 0;
+    while (from > 0 && name[from - 1] >= '0' && name[from - 1] <= '9')
+        from -= 1;
+    if (from < 2 || from == *size || name[from] == '0' || name[from - 1] != '-')
+        return false;
+    for (size_t i = from; i < *size; i++) {
+        uint64_t digit = (uint64_t)name[i] - '0';
+        if (number > (UINT64_MAX - digit) / 10)
+            return false;
+        number = number * 10 + digit;
+    }
+    *size = from - 1;
+    *out = number;
+    return true;
+}
+
+/* Whether it is a snapshot, or has the name of one: then what is wrong stands in `problem`. */
+static bool look_at(const char *dir, const char *name, struct fr_snapshot *out)
+{
+    char path[PATH_MAX];
+    struct fr_err err = {0};
+    size_t size = strlen(name);
+    struct fr_snapshot named = {0};
+    enum fr_status status = fr_snapshot_join(path, dir, name, &err);
+    if (status == FR_OK)
+        status = fr_snapshot_look(path, out, &err);
+    if (status == FR_OK && strcmp(out->name, name) == 0)
+        return true;
+    if (size >= sizeof(named.name) || !take_number(name, &size, &named.epoch) ||
+        !take_number(name, &size, &named.timeline))
+        return false;
+    memcpy(named.name, name, strlen(name) + 1);
+    if (status == FR_OK)
+        status = fr_err_set(&err, FR_E_MISMATCH, "%s is of the snapshot %s", path, out->name);
+    named.unread = status;
+    snprintf(named.problem, sizeof(named.problem), "%.*s", (int)sizeof(named.problem) - 1, err.text);
+    *out = named;
+    return true;
+}
+
 enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_t *n, struct fr_err *err)
 {
     *out = NULL;
@@ -206,12 +267,8 @@ enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_
         return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot list %s: %s", dir, strerror(errno));
     const struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) {
-        char path[PATH_MAX];
         struct fr_snapshot seen;
-        struct fr_err ignored = {0};
-        if (!is_entry(entry->d_name) || ends_with(entry->d_name, part_end) ||
-            fr_snapshot_join(path, dir, entry->d_name, &ignored) != FR_OK ||
-            fr_snapshot_look(path, &seen, &ignored) != FR_OK || strcmp(seen.name, entry->d_name) != 0)
+        if (!is_entry(entry->d_name) || ends_with(entry->d_name, part_end) || !look_at(dir, entry->d_name, &seen))
             continue;
         *out = fr_realloc(*out, *n + 1, sizeof(**out));
         (*out)[(*n)++] = seen;
@@ -248,8 +305,18 @@ enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_er
     char path[PATH_MAX], line[FR_MANIFEST_NAME_MAX + 1];
     int size = snprintf(line, sizeof(line), "%s\n", name);
     FR_CHECK(size > 0 && (size_t)size < sizeof(line));
-    enum fr_status status = fr_snapshot_join(path, dir, current_file, err);
-    return status == FR_OK ? fr_file_replace(fr_disk_system(), path, line, (size_t)size, err) : status;
+    char seen[FR_MANIFEST_NAME_MAX];
+    struct fr_snapshot snapshot;
+    enum fr_status status = fr_snapshot_join(path, dir, name, err);
+    if (status == FR_OK) /* nobody is sent to what does not read */
+        status = fr_snapshot_look(path, &snapshot, err);
+    if (status == FR_OK)
+        status = fr_snapshot_join(path, dir, current_file, err);
+    if (status == FR_OK)
+        status = fr_file_replace(fr_disk_system(), path, line, (size_t)size, err);
+    if (status == FR_OK && (!fr_snapshot_current(dir, seen) || strcmp(seen, name) != 0))
+        status = fr_err_set(err, FR_E_STATE, "%s was written and does not name %s", path, name);
+    return status;
 }
 
 enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_err *err)

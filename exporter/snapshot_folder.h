@@ -12,7 +12,9 @@ enum fr_status fr_snapshot_join(char out[PATH_MAX], const char *dir, const char 
 /* The name that a snapshot has until it is whole; what is there is removed. */
 enum fr_status fr_snapshot_temporary(const char *dir, const char *name, char out[PATH_MAX],
                                      struct fr_err *err) FR_MUST_CHECK;
-/* A directory of files; none there is fine. */
+/* Out of the way, under a name that the sweep removes. */
+enum fr_status fr_snapshot_aside(const char *path, char out[PATH_MAX], struct fr_err *err) FR_MUST_CHECK;
+/* All that is there; nothing is fine. */
 enum fr_status fr_snapshot_remove_tree(const char *path, struct fr_err *err) FR_MUST_CHECK;
 /* text: the manifest's bytes. */
 void fr_snapshot_describe(const struct fr_manifest *manifest, const struct fr_buffer *text, struct fr_snapshot *out);

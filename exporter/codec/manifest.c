@@ -2,7 +2,11 @@
  *
  * 64-bit hashes are strings of decimal digits, as keys are in dumps, because JSON numbers beyond
  * 2^53 do not survive every reader. Parsing believes no length and no name: a file's name is never
- * a path, counts have limits, and every key of the format must be there once.
+ * a path, counts have limits, and every key of the format must be there once. A name in `off` may
+ * be any text, since a sample file's path stands there; nobody opens it.
+ *
+ * The last key is the SHA-256 of all bytes before it. Older manifests end with `files` and have no
+ * sum; behind `files` nothing else may stand, so that no damage turns one kind into the other.
  *
  * Thread: any, no state. It opens no file (manifest_files.c). */
 #include "codec/manifest.h"
@@ -19,6 +23,11 @@
 enum { HEX_SIZE = 64, DECIMAL_MAX = 20 };
 
 const char fr_manifest_file_name[] = "MANIFEST.json";
+
+/* What follows the bytes that the sum is of: SUM_HEAD, 64 hexadecimal digits, SUM_END. */
+#define SUM_HEAD ",\n\"sha256\":\""
+#define SUM_END "\"}\n"
+enum { SUM_HEAD_SIZE = sizeof(SUM_HEAD) - 1, SUM_TAIL_SIZE = SUM_HEAD_SIZE + HEX_SIZE + sizeof(SUM_END) - 1 };
 
 /* ---- printing ---- */
 
@@ -48,6 +57,12 @@ static void print_offsets(const struct fr_manifest *manifest, struct fr_buffer *
     fr_buffer_printf(out, "]");
 }
 
+static void print_sha256(const struct fr_sha256 *sha256, struct fr_buffer *out)
+{
+    for (size_t i = 0; i < sizeof(sha256->bytes); i++)
+        fr_buffer_printf(out, "%02x", sha256->bytes[i]);
+}
+
 static void print_file(const struct fr_manifest_file *file, struct fr_buffer *out)
 {
     fr_buffer_printf(out, "{\"name\":\"%s\",\"table\":", file->name);
@@ -57,13 +72,13 @@ static void print_file(const struct fr_manifest_file *file, struct fr_buffer *ou
         fr_buffer_printf(out, "null");
     fr_buffer_printf(out, ",\"partition\":%" PRIu32 ",\"rows\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"sha256\":\"",
                      file->partition, file->rows, file->bytes);
-    for (size_t i = 0; i < sizeof(file->sha256.bytes); i++)
-        fr_buffer_printf(out, "%02x", file->sha256.bytes[i]);
+    print_sha256(&file->sha256, out);
     fr_buffer_printf(out, "\"}");
 }
 
 void fr_manifest_print(const struct fr_manifest *manifest, struct fr_buffer *out)
 {
+    size_t begin = out->size;
     fr_buffer_printf(out, "{\"v\":%d,\"model\":", FR_MANIFEST_VERSION);
     fr_buffer_json_text(out, manifest->model);
     fr_buffer_printf(out,
@@ -78,7 +93,11 @@ void fr_manifest_print(const struct fr_manifest *manifest, struct fr_buffer *out
         fr_buffer_printf(out, "%s\n", i ? "," : "");
         print_file(&manifest->files[i], out);
     }
-    fr_buffer_printf(out, "\n]}\n");
+    fr_buffer_printf(out, "\n]");
+    const struct fr_sha256 sum = fr_sha256(out->data + begin, out->size - begin);
+    fr_buffer_printf(out, SUM_HEAD);
+    print_sha256(&sum, out);
+    fr_buffer_printf(out, SUM_END);
 }
 
 uint64_t fr_manifest_bytes(const struct fr_manifest *manifest)
@@ -190,6 +209,17 @@ static enum fr_status keep_name(struct parser *parser, const struct fr_token *to
     return FR_OK;
 }
 
+/* A name of `off`: whatever a position may be called. */
+static enum fr_status keep_text(struct parser *parser, const struct fr_token *token, char *out, size_t room)
+{
+    if (token->kind != FR_TOKEN_STRING || token->size == 0 || token->size >= room ||
+        memchr(token->bytes, 0, token->size))
+        return refuse(parser, FR_E_INVALID, "expected a name of 1 to 249 bytes without NUL");
+    memcpy(out, token->bytes, token->size);
+    out[token->size] = '\0';
+    return FR_OK;
+}
+
 static enum fr_status take_name(struct parser *parser, char *out, size_t room)
 {
     struct fr_token token;
@@ -246,7 +276,7 @@ static enum fr_status take_offsets(struct parser *parser)
     enum fr_status status = expect(parser, FR_TOKEN_MAP, "\"off\" is no map");
     while (status == FR_OK && (status = next(parser, &token)) == FR_OK && token.kind != FR_TOKEN_END) {
         char topic[FR_MANIFEST_TOPIC_MAX];
-        status = keep_name(parser, &token, topic, sizeof(topic));
+        status = keep_text(parser, &token, topic, sizeof(topic));
         if (status == FR_OK)
             status = take_topic_offsets(parser, topic);
     }
@@ -285,18 +315,24 @@ static uint8_t nibble(uint8_t c)
     return (uint8_t)(c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : UINT8_MAX);
 }
 
+static bool sha256_of(const uint8_t digits[HEX_SIZE], struct fr_sha256 *out)
+{
+    bool good = true;
+    for (size_t i = 0; good && i < HEX_SIZE / 2; i++) {
+        uint8_t high = nibble(digits[2 * i]), low = nibble(digits[2 * i + 1]);
+        good = high < 16 && low < 16;
+        out->bytes[i] = (uint8_t)(high << 4 | (low & 15));
+    }
+    return good;
+}
+
 static enum fr_status take_sha256(struct parser *parser, struct fr_sha256 *out)
 {
     struct fr_token token;
     enum fr_status status = next(parser, &token);
     if (status != FR_OK)
         return status;
-    bool good = token.kind == FR_TOKEN_STRING && token.size == HEX_SIZE;
-    for (size_t i = 0; good && i < HEX_SIZE / 2; i++) {
-        uint8_t high = nibble(token.bytes[2 * i]), low = nibble(token.bytes[2 * i + 1]);
-        good = high < 16 && low < 16;
-        out->bytes[i] = (uint8_t)(high << 4 | (low & 15));
-    }
+    bool good = token.kind == FR_TOKEN_STRING && token.size == HEX_SIZE && sha256_of(token.bytes, out);
     return good ? FR_OK : refuse(parser, FR_E_INVALID, "expected 64 hexadecimal digits, lower case");
 }
 
@@ -406,9 +442,10 @@ static enum fr_status take_files(struct parser *parser)
     return status;
 }
 
-enum key { V, MODEL, FP, TL, E, DIG, T, WM, NP, TOPIC, OFF, DELTA_OFFSETS, PARENT, FILES, KEYS };
-static const char *const names[KEYS] = {"v",   "model",         "fp",     "tl",   "e", "dig", "t", "wm", "np", "topic",
-                                        "off", "delta_offsets", "parent", "files"};
+enum key { V, MODEL, FP, TL, E, DIG, T, WM, NP, TOPIC, OFF, DELTA_OFFSETS, PARENT, FILES, SUM, KEYS };
+static const char *const names[KEYS] = {"v",      "model", "fp",    "tl",    "e",   "dig",
+                                        "t",      "wm",    "np",    "topic", "off", "delta_offsets",
+                                        "parent", "files", "sha256"};
 
 static enum fr_status take_version(struct parser *parser)
 {
@@ -468,6 +505,8 @@ static enum fr_status take_value(struct parser *parser, size_t key)
         return take_parent(parser);
     case FILES:
         return take_files(parser);
+    case SUM: /* compared before parsing, where it is the last of all */
+        return manifest->summed ? pass_over(parser) : refuse(parser, FR_E_INVALID, "\"sha256\" is not the last");
     default:
         return pass_over(parser);
     }
@@ -514,13 +553,28 @@ static enum fr_status parse(struct parser *parser)
             status = take_value(parser, key);
     }
     if (status == FR_OK)
-        status = missing(parser, names, KEYS, seen);
+        status = missing(parser, names, SUM, seen);
     if (status != FR_OK)
         return status;
+    if (!parser->manifest.summed && key != FILES)
+        return refuse(parser, FR_E_INVALID, "what follows \"files\" is not the manifest's sum");
     status = fr_cursor_next(&parser->cursor, &token);
     if (status != FR_EOF)
         return refuse(parser, FR_E_INVALID, "something follows the manifest");
     return check_whole(parser);
+}
+
+static bool has_sum(const uint8_t *bytes, size_t size)
+{
+    return size > SUM_TAIL_SIZE && memcmp(bytes + size - SUM_TAIL_SIZE, SUM_HEAD, SUM_HEAD_SIZE) == 0 &&
+           memcmp(bytes + size - (sizeof(SUM_END) - 1), SUM_END, sizeof(SUM_END) - 1) == 0;
+}
+
+static bool sum_fits(const uint8_t *bytes, size_t size)
+{
+    struct fr_sha256 said;
+    const struct fr_sha256 sum = fr_sha256(bytes, size - SUM_TAIL_SIZE);
+    return sha256_of(bytes + size - SUM_TAIL_SIZE + SUM_HEAD_SIZE, &said) && memcmp(&sum, &said, sizeof(sum)) == 0;
 }
 
 enum fr_status fr_manifest_parse(const void *bytes, size_t size, struct fr_manifest *out, struct fr_err *err)
@@ -529,6 +583,9 @@ enum fr_status fr_manifest_parse(const void *bytes, size_t size, struct fr_manif
         return fr_err_set(err, FR_E_LIMIT, "a manifest of %zu bytes; at most %d are read", size,
                           (int)FR_MANIFEST_BYTES_MAX);
     struct parser parser = {.err = err};
+    parser.manifest.summed = has_sum(bytes, size);
+    if (parser.manifest.summed && !sum_fits(bytes, size))
+        return fr_err_set(err, FR_E_CORRUPT, "a damaged manifest: its SHA-256 is not the one at its end");
     fr_cursor_init(&parser.cursor, FR_FORMAT_JSON, bytes, size, &parser.scratch);
     enum fr_status status = parse(&parser);
     fr_buffer_release(&parser.scratch);

@@ -132,7 +132,8 @@ class Writer:
             listed.append({"name": name, "table": pieces[0][0].get("tb"), "partition": p, "rows": rows, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
         manifest = {"v": 1, "model": "agree", "fp": str(number_of(self.cfg)), "tl": self.timeline, "e": epoch, "dig": str(self.digest(epoch)), "t": 0, "wm": 1700000000000 + epoch, "np": NP,
                     "topic": "agree.delta", "off": {}, "delta_offsets": [], "parent": None, "files": listed}
-        (directory / "MANIFEST.json").write_text(json.dumps(manifest))
+        text = json.dumps(manifest)[:-1]
+        (directory / "MANIFEST.json").write_text('%s,\n"sha256":"%s"}\n' % (text, hashlib.sha256(text.encode()).hexdigest()))
         return directory
 
 

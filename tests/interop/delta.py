@@ -122,7 +122,8 @@ def read_snapshot(directory):
     directory = pathlib.Path(directory)
     text = (directory / "MANIFEST.json").read_bytes()
     manifest = json.loads(text)
-    assert list(manifest) == ["v", "model", "fp", "tl", "e", "dig", "t", "wm", "np", "topic", "off", "delta_offsets", "parent", "files"], list(manifest)
+    assert list(manifest) == ["v", "model", "fp", "tl", "e", "dig", "t", "wm", "np", "topic", "off", "delta_offsets", "parent", "files", "sha256"], list(manifest)
+    assert text.endswith(b',\n"sha256":"%s"}\n' % hashlib.sha256(text[:-len(b',\n"sha256":""}\n') - 64]).hexdigest().encode()), "the manifest's own sum"
     assert manifest["v"] == 1 and manifest["parent"] is None and directory.name == f"{manifest['model']}-{manifest['tl']}-{manifest['e']}"
     names = {file["name"] for file in manifest["files"]}
     assert names | {"MANIFEST.json"} == {path.name for path in directory.iterdir()}, "the files of the manifest and no others"

@@ -25,6 +25,11 @@ struct fr_snapshot {
     uint64_t t_ms;               /* wall time of its epoch's cut; 0: not known */
     uint64_t manifest_bytes;
     struct fr_sha256 sha256; /* of the manifest */
+    bool summed;             /* the manifest has a sum of its own */
+    /* Of fr_snapshot_list alone: FR_OK, or why the manifest of a directory with a snapshot's name
+     * does not read; then nothing but name, timeline and epoch is known of it. */
+    enum fr_status unread;
+    char problem[512];
 };
 
 struct fr_snapshot_options {
@@ -45,7 +50,8 @@ struct fr_snapshot_options {
     void *self;
 };
 /* Folding before is the caller's. FR_E_EXISTS: there is one of that epoch, which *out describes;
- * FR_E_NOT_FOUND: nothing is folded yet; FR_E_NO_SPACE, FR_E_DENIED, FR_E_IO, FR_E_CORRUPT: no
+ * FR_E_NOT_FOUND: nothing is folded yet; FR_E_STATE: what was written does not read back;
+ * FR_E_NO_SPACE, FR_E_DENIED, FR_E_IO, FR_E_CORRUPT: no
  * snapshot, and everything is as it was. Memory: as fr_export_full. */
 enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, struct fr_snapshot *out,
                                  struct fr_err *err) FR_MUST_CHECK;
@@ -58,12 +64,12 @@ enum fr_status fr_snapshot_look(const char *path, struct fr_snapshot *out, struc
 
 /* ---- the folder ---- */
 
-/* Whole ones by ascending (timeline, epoch); *out is released by free. A missing folder has
- * none. A directory whose manifest does not parse is left out. */
+/* By ascending (timeline, epoch); *out is released by free. A missing folder has none. Directories
+ * that have a snapshot's name and do not read are among them (`unread`). */
 enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_t *n, struct fr_err *err) FR_MUST_CHECK;
 /* What CURRENT names; false: nothing that is there. */
 bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX]);
-/* Moves CURRENT, durably. */
+/* Moves CURRENT, durably, to one that reads; what fr_snapshot_look gives, and CURRENT stays. */
 enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
 /* First it loses its name, so that no half of it is ever found under it. */
 enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;

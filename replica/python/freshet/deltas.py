@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import struct
 from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
@@ -14,6 +15,8 @@ import numpy as np
 
 CRC_TAIL = b"\xa3crc\xce"
 RECORD_MAX = 1 << 30
+MANIFEST_SUM = re.compile(rb',\n"sha256":"([0-9a-f]{64})"}\n\Z')
+MANIFEST_SUM_SIZE = len(b',\n"sha256":""}\n') + 64
 
 
 class BadRecord(ValueError):
@@ -72,7 +75,10 @@ class Snapshot:
             if not name or "/" in name or name.startswith("."):
                 raise BadRecord("%s does not name a snapshot" % current)
             self.path = self.path / name
-        text = (self.path / "MANIFEST.json").read_text()
+        text = (self.path / "MANIFEST.json").read_bytes()
+        said = MANIFEST_SUM.search(text[-MANIFEST_SUM_SIZE:])  # older manifests have none
+        if said and hashlib.sha256(text[:-MANIFEST_SUM_SIZE]).hexdigest().encode() != said[1]:
+            raise BadRecord("%s is damaged: its SHA-256 is not the one at its end" % (self.path / "MANIFEST.json"))
         try:
             self.manifest: Dict[str, Any] = json.loads(text)
             if self.manifest["v"] != 1:

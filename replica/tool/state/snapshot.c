@@ -45,6 +45,13 @@ static void print_one(const char *path, const struct fr_snapshot *snapshot, cons
            snapshot->rows, snapshot->files, snapshot->bytes, more);
 }
 
+static void print_unread(const char *path, const struct fr_snapshot *snapshot)
+{
+    char dir[QUOTED_MAX], problem[QUOTED_MAX];
+    printf("snapshot dir=%s timeline=%" PRIu64 " epoch=%" PRIu64 " problem=%s\n", fr_log_quote(dir, sizeof(dir), path),
+           snapshot->timeline, snapshot->epoch, fr_log_quote(problem, sizeof(problem), snapshot->problem));
+}
+
 static enum fr_status join(char out[PATH_MAX], const char *dir, const char *name, struct fr_err *err)
 {
     int size = snprintf(out, PATH_MAX, "%s/%s", dir, name);
@@ -72,7 +79,9 @@ static enum fr_status list(const struct arguments *arguments, struct fr_err *err
     for (size_t i = 0; i < n && status == FR_OK; i++) {
         bool is_current = points && strcmp(current, all[i].name) == 0;
         status = join(path, dir, all[i].name, err);
-        if (status == FR_OK)
+        if (status == FR_OK && all[i].unread != FR_OK)
+            print_unread(path, &all[i]);
+        else if (status == FR_OK)
             print_one(path, &all[i], is_current ? " current=true" : " current=false");
     }
     free(all);
@@ -84,7 +93,9 @@ static enum fr_status check(const char *path, struct fr_err *err)
     struct fr_snapshot snapshot;
     enum fr_status status = fr_snapshot_check(path, &snapshot, err);
     if (status == FR_OK)
-        print_one(path, &snapshot, " checks passed=true checked=sums,records,rows");
+        print_one(path, &snapshot,
+                  snapshot.summed ? " checks passed=true checked=sums,records,rows"
+                                  : " checks passed=true checked=sums,records,rows manifest_sum=none");
     return status;
 }
 

@@ -12,6 +12,7 @@
 
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 
+/* As it was before manifests had a sum: it is read on. */
 static const char text[] =
     "{\"v\":1,\"model\":\"ctr\",\"fp\":\"18446744073709551615\",\"tl\":2,\"e\":812,\"dig\":\"7\",\"t\":1700000000000,"
     "\"wm\":0,\"np\":2,\"topic\":\"ctr.delta\",\"off\":{\"a.b\":{\"0\":5,\"10\":6},\"c\":{\"1\":0}},\n"
@@ -44,6 +45,18 @@ static enum fr_status parse_with(const char *from, const char *to, struct fr_err
     return status;
 }
 
+/* The text as it is printed: with the sum of what is before it. */
+static size_t with_sum(char out[2 * sizeof(text)])
+{
+    const size_t before = strlen(text) - strlen("}\n");
+    const struct fr_sha256 sum = fr_sha256(text, before);
+    size_t size = before + (size_t)sprintf(out + before, ",\n\"sha256\":\"");
+    memcpy(out, text, before);
+    for (size_t i = 0; i < sizeof(sum.bytes); i++)
+        size += (size_t)sprintf(out + size, "%02x", sum.bytes[i]);
+    return size + (size_t)sprintf(out + size, "\"}\n");
+}
+
 FR_CASE(what_is_parsed_prints_the_same_bytes)
 {
     struct fr_manifest manifest = {0};
@@ -63,12 +76,192 @@ FR_CASE(what_is_parsed_prints_the_same_bytes)
     assert_int_equal(fr_manifest_name(&manifest, name), FR_OK);
     assert_string_equal(name, "ctr-2-812");
     struct fr_buffer out = {0};
+    char summed[2 * sizeof(text)];
+    (void)with_sum(summed);
+    assert_false(manifest.summed);
     fr_manifest_print(&manifest, &out);
     fr_buffer_terminate(&out);
-    assert_string_equal((char *)out.data, text);
+    assert_string_equal((char *)out.data, summed);
+    fr_manifest_release(&manifest);
+    assert_int_equal(parse(summed, strlen(summed), &manifest, &err), FR_OK);
+    assert_true(manifest.summed);
     fr_buffer_release(&out);
     fr_manifest_release(&manifest);
     fr_manifest_release(NULL);
+}
+
+/* The manifest is under its own sum: one that was changed anywhere is refused, also where the text
+ * would still be one. */
+FR_CASE(no_changed_bit_of_a_manifest_with_a_sum_is_accepted)
+{
+    char summed[2 * sizeof(text)];
+    struct fr_manifest manifest = {0};
+    const size_t size = with_sum(summed);
+    for (size_t at = 0; at < size; at++) {
+        for (int bit = 0; bit < 8; bit++) {
+            summed[at] = (char)(summed[at] ^ (1 << bit));
+            assert_int_not_equal(parse(summed, size, &manifest, NULL), FR_OK);
+            summed[at] = (char)(summed[at] ^ (1 << bit));
+        }
+    }
+    for (size_t cut = 0; cut < size; cut++)
+        assert_int_not_equal(parse(summed, cut, &manifest, NULL), FR_OK);
+    struct fr_err err = {0};
+    *strstr(summed, "ctr.delta") = 'q';
+    assert_int_equal(parse(summed, size, &manifest, &err), FR_E_CORRUPT);
+    assert_non_null(strstr(err.text, "SHA-256"));
+}
+
+static uint64_t random_state = 30;
+
+static uint64_t draw(uint64_t below)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (random_state >> 33) % below;
+}
+
+/* 1 to `most` signs of `signs`; the first is one of the first `first` of them. */
+static void draw_name(char *out, size_t most, const char *signs, size_t first)
+{
+    size_t size = draw(4) == 0 ? most : 1 + draw(most), n = strlen(signs);
+    for (size_t i = 0; i < size; i++)
+        out[i] = signs[draw(i == 0 ? first : n)];
+    out[size] = '\0';
+}
+
+/* Any length of UTF-8, of whatever needs an escape or several bytes. */
+static void draw_text(char *out, size_t most)
+{
+    static const char *const pieces[] = {"a",
+                                         " ",
+                                         "\"",
+                                         "\\",
+                                         "/",
+                                         ":",
+                                         "\1",
+                                         "\n",
+                                         "\x1f",
+                                         "\x7f",
+                                         "\xc3\xbc",
+                                         "\xe4\xb8\xad",
+                                         "\xf0\x9f\x99\x82",
+                                         "\xe2\x80\xa8",
+                                         "{",
+                                         "}",
+                                         ",",
+                                         "'"};
+    size_t size = 0, wanted = draw(4) == 0 ? most : 1 + draw(most);
+    do {
+        const char *piece = pieces[draw(FR_ARRAY_LEN(pieces))];
+        if (size + strlen(piece) > most)
+            break;
+        memcpy(out + size, piece, strlen(piece));
+        size += strlen(piece);
+    } while (size < wanted);
+    out[size] = '\0';
+}
+
+static uint64_t draw_number(uint64_t most)
+{
+    static const uint64_t edges[] = {0, 1, UINT32_MAX, (uint64_t)1 << 53, INT64_MAX, UINT64_MAX};
+    uint64_t number = draw(3) ? (draw(UINT32_MAX) << 32 | draw(UINT32_MAX)) : edges[draw(FR_ARRAY_LEN(edges))];
+    return most == UINT64_MAX ? number : number % (most + 1);
+}
+
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define MODEL_SIGNS LETTERS "0123456789_-"
+
+static void draw_offsets(struct fr_manifest *manifest)
+{
+    manifest->n_offsets = draw(40);
+    manifest->offsets = fr_alloc(manifest->n_offsets + 1, sizeof(*manifest->offsets));
+    for (size_t i = 0; i < manifest->n_offsets; i++) {
+        struct fr_manifest_offset *offset = &manifest->offsets[i];
+        /* a number in front, so that each is another one */
+        size_t head = (size_t)snprintf(offset->topic, sizeof(offset->topic), "%04zu", i / 3);
+        if (i % 3 > 0)
+            memcpy(offset->topic, offset[-1].topic, sizeof(offset->topic));
+        else if (draw(2))
+            draw_text(offset->topic + head, sizeof(offset->topic) - 1 - head);
+        else
+            draw_name(offset->topic + head, sizeof(offset->topic) - 1 - head, LETTERS "0123456789._-", 50);
+        offset->partition = (uint32_t)(i % 3 + (i % 3 == 2 ? draw(INT32_MAX - 2) : 0));
+        offset->next_offset = draw_number(INT64_MAX);
+    }
+}
+
+/* A manifest of everything that a writer may be configured to write. */
+static void draw_manifest(struct fr_manifest *manifest)
+{
+    *manifest = (struct fr_manifest){.fp = draw_number(UINT64_MAX),
+                                     .timeline = 1 + draw_number(UINT64_MAX - 1),
+                                     .epoch = 1 + draw_number(UINT64_MAX - 1),
+                                     .digest = draw_number(UINT64_MAX),
+                                     .t_ms = draw_number(INT64_MAX),
+                                     .wm_ms = draw_number(INT64_MAX),
+                                     .np = (uint32_t)(1 + draw(1024))};
+    draw_name(manifest->model, 120, MODEL_SIGNS, 64);
+    draw_name(manifest->topic, 249, LETTERS "0123456789_-.", 64);
+    draw_offsets(manifest);
+    if (draw(2)) {
+        manifest->delta_offsets = fr_alloc(manifest->np, sizeof(*manifest->delta_offsets));
+        for (uint32_t p = 0; p < manifest->np; p++)
+            manifest->delta_offsets[p] = draw_number(INT64_MAX);
+    }
+    manifest->n_files = draw(20);
+    manifest->files = fr_alloc(manifest->n_files + 1, sizeof(*manifest->files));
+    for (size_t i = 0; i < manifest->n_files; i++) {
+        struct fr_manifest_file *file = &manifest->files[i];
+        draw_name(file->table, sizeof(file->table) - 1, LETTERS "_0123456789", 53);
+        file->partition = (uint32_t)draw(manifest->np);
+        snprintf(file->name, sizeof(file->name), "rows.%s.%zu.delta", file->table, 1000 + i);
+        file->rows = draw_number(FR_MANIFEST_FILE_BYTES_MAX);
+        file->bytes = draw_number(FR_MANIFEST_FILE_BYTES_MAX);
+        for (size_t b = 0; b < sizeof(file->sha256.bytes); b++)
+            file->sha256.bytes[b] = (uint8_t)draw(256);
+    }
+}
+
+FR_CASE(everything_that_may_be_written_is_read_back_as_it_was)
+{
+    for (int round = 0; round < 400; round++) {
+        struct fr_manifest written, parsed = {0};
+        struct fr_buffer bytes = {0}, again = {0};
+        struct fr_err err = {0};
+        char name[FR_MANIFEST_NAME_MAX];
+        draw_manifest(&written);
+        fr_manifest_print(&written, &bytes);
+        if (parse((const char *)bytes.data, bytes.size, &parsed, &err) != FR_OK)
+            fail_msg("round %d: %s\n%.*s", round, err.text, (int)bytes.size, (const char *)bytes.data);
+        assert_int_equal(fr_manifest_name(&parsed, name), FR_OK);
+        assert_int_equal(parsed.n_offsets, written.n_offsets);
+        for (size_t i = 0; i < written.n_offsets; i++) {
+            assert_string_equal(parsed.offsets[i].topic, written.offsets[i].topic);
+            assert_int_equal(parsed.offsets[i].partition, written.offsets[i].partition);
+            assert_true(parsed.offsets[i].next_offset == written.offsets[i].next_offset);
+        }
+        fr_manifest_print(&parsed, &again);
+        assert_int_equal(again.size, bytes.size);
+        assert_memory_equal(again.data, bytes.data, bytes.size);
+        fr_buffer_release(&bytes);
+        fr_buffer_release(&again);
+        fr_manifest_release(&written);
+        fr_manifest_release(&parsed);
+    }
+}
+
+FR_CASE(a_position_without_a_name_or_with_a_nul_in_it_is_refused)
+{
+    assert_int_equal(parse_with("\"a.b\"", "\"\"", NULL), FR_E_INVALID);
+    assert_int_equal(parse_with("\"a.b\"", "\"a\\u0000b\"", NULL), FR_E_INVALID);
+    assert_int_equal(parse_with("\"a.b\"", "\"file:/var/a \\\"b\\\".jsonl\"", NULL), FR_OK);
+}
+
+FR_CASE(nothing_but_the_sum_follows_the_files)
+{
+    assert_int_equal(parse_with("\n]}\n", "\n],\"sha257\":\"" ZEROS "\"}\n", NULL), FR_E_INVALID);
+    assert_int_equal(parse_with("\n]}\n", "\n],\n\"sha256\":\"" ZEROS "\"}\n", NULL), FR_E_CORRUPT);
+    assert_int_equal(parse_with("\"v\":1", "\"v\":1,\"sha256\":\"" ZEROS "\"", NULL), FR_E_INVALID);
 }
 
 FR_CASE(nothing_cut_short_is_a_manifest)
@@ -285,6 +478,10 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(what_is_parsed_prints_the_same_bytes),
+        cmocka_unit_test(no_changed_bit_of_a_manifest_with_a_sum_is_accepted),
+        cmocka_unit_test(everything_that_may_be_written_is_read_back_as_it_was),
+        cmocka_unit_test(a_position_without_a_name_or_with_a_nul_in_it_is_refused),
+        cmocka_unit_test(nothing_but_the_sum_follows_the_files),
         cmocka_unit_test(nothing_cut_short_is_a_manifest),
         cmocka_unit_test(no_changed_byte_is_taken_for_anything_unsafe),
         cmocka_unit_test(every_key_of_the_format_is_asked_for),

@@ -177,6 +177,58 @@ FR_CASE(a_damaged_snapshot_does_not_pass)
     fr_manifest_release(&manifest);
 }
 
+/* What stood under the name and reads for nobody makes way, and is in no later one's way. */
+FR_CASE(a_directory_that_does_not_read_is_replaced)
+{
+    struct fr_snapshot first = taken(), again = {0};
+    struct fr_snapshot_options how = options();
+    char manifest[PATH_MAX];
+    snprintf(manifest, sizeof(manifest), "%s/%s", path_of(first.name), fr_manifest_file_name);
+    assert_int_equal(fr_file_replace(fr_disk_system(), manifest, "{\"v\":1}", 7, &err), FR_OK);
+    assert_int_equal(fr_snapshot_write(&how, &again, &err), FR_OK);
+    assert_memory_equal(&again.sha256, &first.sha256, sizeof(first.sha256));
+    assert_int_equal(fr_snapshot_check(path_of(first.name), &again, &err), FR_OK);
+    assert_int_equal(unlink(manifest), 0);
+    assert_int_equal(fr_snapshot_write(&how, &again, &err), FR_OK);
+    assert_int_not_equal(access(path_of("ctr-1-3.old.part"), F_OK), 0);
+    assert_int_not_equal(access(path_of("ctr-1-3.part"), F_OK), 0);
+    /* one of a later version is somebody's */
+    assert_int_equal(fr_file_replace(fr_disk_system(), manifest, "{\"v\":2}", 7, &err), FR_OK);
+    assert_int_equal(fr_snapshot_write(&how, &again, &err), FR_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "format 2"));
+    assert_int_equal(access(manifest, F_OK), 0);
+}
+
+/* No reader would take it: nobody is to find it. */
+FR_CASE(what_does_not_read_back_gets_no_name)
+{
+    struct fr_snapshot snapshot = {0};
+    struct fr_snapshot_options how = options();
+    how.topic = "a topic";
+    assert_int_equal(fr_snapshot_write(&how, &snapshot, &err), FR_E_STATE);
+    assert_non_null(strstr(err.text, "no reader would take the snapshot"));
+    assert_int_not_equal(access(path_of("ctr-1-3"), F_OK), 0);
+    assert_int_not_equal(access(path_of("ctr-1-3.part"), F_OK), 0);
+    snapshot = taken(); /* nothing of it is in the way */
+}
+
+FR_CASE(what_has_the_name_of_a_snapshot_and_does_not_read_is_listed_with_the_reason)
+{
+    struct fr_snapshot *all = NULL;
+    size_t n = 0;
+    (void)taken();
+    assert_int_equal(mkdir(path_of("ctr-1-2"), 0700), 0);
+    assert_int_equal(mkdir(path_of("ctr-x-2"), 0700), 0);
+    assert_int_equal(mkdir(path_of("ctr-1-18446744073709551616"), 0700), 0);
+    assert_int_equal(fr_snapshot_list(folder, &all, &n, &err), FR_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(all[0].name, "ctr-1-2");
+    assert_int_equal(all[0].unread, FR_E_NOT_FOUND);
+    assert_non_null(strstr(all[0].problem, fr_manifest_file_name));
+    assert_true(all[1].unread == FR_OK && all[1].summed);
+    free(all);
+}
+
 FR_CASE(current_names_what_is_there_or_nothing)
 {
     char name[FR_MANIFEST_NAME_MAX];
@@ -186,7 +238,9 @@ FR_CASE(current_names_what_is_there_or_nothing)
     assert_int_equal(fr_snapshot_point(folder, snapshot.name, &err), FR_OK);
     assert_true(fr_snapshot_current(folder, name));
     assert_string_equal(name, snapshot.name);
-    assert_int_equal(fr_snapshot_point(folder, "ctr-1-99", &err), FR_OK);
+    assert_int_equal(fr_snapshot_point(folder, "ctr-1-99", &err), FR_E_NOT_FOUND);
+    assert_true(fr_snapshot_current(folder, name));
+    assert_int_equal(fr_file_replace(fr_disk_system(), path_of("CURRENT"), "ctr-1-99\n", 9, &err), FR_OK);
     assert_false(fr_snapshot_current(folder, name));
     assert_int_equal(fr_file_replace(fr_disk_system(), path_of("CURRENT"), "../x\n", 5, &err), FR_OK);
     assert_false(fr_snapshot_current(folder, name));
@@ -239,6 +293,9 @@ int main(void)
         IN_A_STATE(one_that_is_stopped_leaves_nothing),
         IN_A_STATE(what_a_crash_left_is_swept_and_no_snapshot_is),
         IN_A_STATE(a_damaged_snapshot_does_not_pass),
+        IN_A_STATE(a_directory_that_does_not_read_is_replaced),
+        IN_A_STATE(what_does_not_read_back_gets_no_name),
+        IN_A_STATE(what_has_the_name_of_a_snapshot_and_does_not_read_is_listed_with_the_reason),
         IN_A_STATE(current_names_what_is_there_or_nothing),
         IN_A_STATE(snapshots_are_listed_from_the_oldest_by_number),
         IN_A_STATE(a_request_is_answered_once),

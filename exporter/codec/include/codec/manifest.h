@@ -5,13 +5,15 @@
  * reader that follows some partitions reads the files of these.
  *
  * A directory is believed only as far as it was read: sizes and SHA-256 of each file stand in the
- * manifest, the manifest's own in the commit that announces the snapshot.
+ * manifest, that of the manifest's own bytes is its last key; the whole text's is in the commit
+ * that announces the snapshot.
  *
  * Thread: any; there is no state. */
 #ifndef FR_CODEC_MANIFEST_H
 #define FR_CODEC_MANIFEST_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,7 +45,8 @@ struct fr_manifest_file {
     struct fr_sha256 sha256;
 };
 
-/* The first record of a topic's partition that is not trained. */
+/* The first record of a partition that is not trained: of a topic of samples or, with the name
+ * `file:PATH` and partition 0, of a file of samples. Any UTF-8 text without NUL is a name. */
 struct fr_manifest_offset {
     char topic[FR_MANIFEST_TOPIC_MAX];
     uint32_t partition;
@@ -64,15 +67,17 @@ struct fr_manifest {
     uint64_t *delta_offsets;
     struct fr_manifest_file *files; /* in the order to be read; owned */
     size_t n_files;
+    /* Parsed: its bytes had their SHA-256 at the end; false: it is an older one without. */
+    bool summed;
 };
 
 /* `<model>-<tl>-<e>`; FR_E_LIMIT. */
 enum fr_status fr_manifest_name(const struct fr_manifest *manifest, char out[FR_MANIFEST_NAME_MAX]) FR_MUST_CHECK;
 /* The same manifest gives the same bytes. Appended. */
 void fr_manifest_print(const struct fr_manifest *manifest, struct fr_buffer *out);
-/* Fills *out only on success. FR_E_UNSUPPORTED: another `v`, or a parent; FR_E_LIMIT; FR_E_INVALID
- * with the place. Unknown keys are passed over. What is accepted is safe to index: names, np, and
- * partitions below it. */
+/* Fills *out only on success. FR_E_UNSUPPORTED: another `v`, or a parent; FR_E_LIMIT; FR_E_CORRUPT:
+ * other bytes than the sum at the end is of; FR_E_INVALID with the place. Unknown keys are passed
+ * over. What is accepted is safe to index: names, np, and partitions below it. */
 enum fr_status fr_manifest_parse(const void *bytes, size_t size, struct fr_manifest *out,
                                  struct fr_err *err) FR_MUST_CHECK;
 void fr_manifest_release(struct fr_manifest *manifest);
