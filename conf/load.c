@@ -20,6 +20,7 @@ enum {
     ROW_ROOM = 2048,
     COMMIT_ROOM = 2048,
     COMMIT_TOPIC = 8,   /* beside its name */
+    COMMIT_FILE = 24,   /* likewise, with `file:` and its one position */
     COMMIT_OFFSET = 14, /* a partition and its offset */
     COMMIT_PARTITIONS = 4096
 };
@@ -115,6 +116,14 @@ static void default_folder(struct fr_loader *loader)
         conf->snapshot.dir = fr_loader_keep(loader, path);
 }
 
+/* What the topic keeps runs out while the daemon is away: a snapshot of its end does not. */
+static void default_at_drain(struct fr_loader *loader, const struct fr_node *root)
+{
+    struct fr_conf *conf = loader->conf;
+    if (!fr_node_get(fr_node_get(root, "snapshot"), "at_drain"))
+        conf->snapshot.at_drain = conf->export_.retention == FR_RETENTION_SNAPSHOTS;
+}
+
 static bool is_sample_topic(const struct fr_conf *conf, const char *topic)
 {
     for (uint32_t i = 0; i < conf->ingest.n_topics; i++) {
@@ -200,6 +209,8 @@ static void check_pieces(struct fr_loader *loader, const struct fr_node *root)
     size_t commit = COMMIT_ROOM + (size_t)COMMIT_PARTITIONS * COMMIT_OFFSET;
     for (uint32_t t = 0; t < conf->ingest.n_topics; t++)
         commit += strlen(conf->ingest.topics[t]) + COMMIT_TOPIC;
+    for (uint32_t f = 0; f < conf->ingest.n_files; f++)
+        commit += strlen(conf->ingest.files[f]) + COMMIT_FILE;
     snprintf(what, sizeof(what), "a commit with the offsets of %d partitions takes %zu bytes", COMMIT_PARTITIONS,
              commit);
     need_piece(loader, node, commit, what);
@@ -212,6 +223,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     check_sketches(loader, root);
     check_reserve(loader, root);
     check_capacities(loader, root);
+    default_at_drain(loader, root);
     finish_topics(loader, root);
     check_retention(loader, root);
     fr_layers_store(loader);

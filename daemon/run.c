@@ -2,9 +2,11 @@
  * a failure, and drains.
  *
  * A drain goes in this order: ingest stops polling; the trainer cuts its last epoch; the durable
- * thread makes it durable; the publisher waits for the acknowledgements, at most drain_timeout. */
+ * thread makes it durable; the publisher waits for the acknowledgements; the last savepoint and the
+ * last snapshot are taken. All of it has export.drain_timeout. */
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,6 +84,18 @@ static bool last_savepoint_taken(struct fr_service *service)
     return atomic_load(&service->last_savepoint) == FR_LAST_DONE;
 }
 
+/* snapshot.at_drain: where CURRENT leads is of the last epoch, and uploaded. While publishing is
+ * held no replica may begin with that. */
+static bool last_snapshot_named(struct fr_service *service)
+{
+    uint64_t durable = atomic_load(&service->durable_epoch);
+    if (!service->conf->snapshot.at_drain || durable == 0 || atomic_load(&service->publishable) < durable)
+        return true;
+    int none = FR_LAST_NONE;
+    (void)atomic_compare_exchange_strong(&service->snapshots.last, &none, FR_LAST_WANTED);
+    return atomic_load(&service->snapshots.last) == FR_LAST_DONE;
+}
+
 /* FR_OK, or FR_E_NONFINITE when epochs stay behind because publishing is held. */
 static enum fr_status drained(struct fr_service *service, struct fr_err *err)
 {
@@ -96,9 +110,36 @@ static enum fr_status drained(struct fr_service *service, struct fr_err *err)
         FR_QUARANTINE_STREAK_MAX, publishable + 1, durable, service->conf->export_.topic, FR_QUARANTINE_STREAK_MAX);
 }
 
+/* All is published, and what a drain also takes is not there. */
+static enum fr_status last_copies_timed_out(struct fr_service *service, struct fr_err *err)
+{
+    char problem[sizeof(service->snapshots.problem)], current[FR_MANIFEST_NAME_MAX];
+    const struct fr_conf *conf = service->conf;
+    if (!last_savepoint_taken(service))
+        return fr_err_set(
+            err, FR_E_UNAVAILABLE,
+            "export.drain_timeout passed while the savepoint of savepoint.at_drain was taken; every epoch "
+            "is published and nothing is lost: take it now with `freshet savepoint --state-dir %s`",
+            conf->state_dir);
+    pthread_mutex_lock(&service->lock);
+    snprintf(problem, sizeof(problem), "%s", service->snapshots.problem);
+    snprintf(current, sizeof(current), "%s", service->snapshots.current_name);
+    pthread_mutex_unlock(&service->lock);
+    return fr_err_set(err, FR_E_UNAVAILABLE,
+                      "export.drain_timeout passed before the snapshot of the last epoch was written, named by CURRENT "
+                      "and uploaded (%s). Every epoch is published and nothing is lost, but CURRENT names %s, and "
+                      "replicas that begin later need what %s still keeps: take it now with `freshet snapshot "
+                      "--state-dir %s`, or start again; raise export.drain_timeout",
+                      problem[0] ? problem : "it was under way", current[0] ? current : "no snapshot",
+                      conf->export_.topic, conf->state_dir);
+}
+
 static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err *err)
 {
     struct fr_publisher_status publisher;
+    bool cut = atomic_load(&service->loops[FR_LOOP_TRAINER].done) && atomic_load(&service->loops[FR_LOOP_DURABLE].done);
+    if (cut && all_published(service))
+        return last_copies_timed_out(service, err);
     fr_publisher_get_status(service->publisher, &publisher);
     return fr_err_set(err, FR_E_UNAVAILABLE,
                       "drain_timeout passed with epoch %" PRIu64 " durable and %" PRIu64
@@ -142,7 +183,7 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
             drain_begin_ns = now_ns;
         bool finished =
             atomic_load(&service->loops[FR_LOOP_TRAINER].done) && atomic_load(&service->loops[FR_LOOP_DURABLE].done);
-        if (finished && all_published(service) && last_savepoint_taken(service))
+        if (finished && all_published(service) && last_savepoint_taken(service) && last_snapshot_named(service))
             return drained(service, err);
         if (now_ns - drain_begin_ns > (uint64_t)service->conf->export_.drain_timeout_ms * 1000000u)
             return drain_timed_out(service, err);

@@ -95,7 +95,8 @@ struct fr_policy_configs { /* what a table's policies point to */
     struct fr_expire_capacity capacity;
 };
 
-/* The savepoint at the end of a drain: main wants it, the fold thread takes it. */
+/* The savepoint and the snapshot at the end of a drain: main wants it, the thread of its kind takes
+ * it. */
 enum fr_last_savepoint { FR_LAST_NONE, FR_LAST_WANTED, FR_LAST_DONE };
 
 enum { FR_TIMED_THREADS = 11 };
@@ -115,9 +116,11 @@ struct fr_service_snapshots {
      * announce, what CURRENT names, where in the topic that goes on (owned). */
     struct fr_announced_snapshot announced;
     char current_name[FR_MANIFEST_NAME_MAX];
+    char problem[1024]; /* why the last one could not be taken, named or uploaded; "": none */
     uint64_t *offsets;
     uint32_t n_offsets;
     atomic_bool dense_wanted; /* cuts publish all dense parameters */
+    atomic_int last;          /* enum fr_last_savepoint: the one at the end of a drain */
     struct {
         atomic_int stage;            /* enum fr_rewinding */
         uint64_t least;              /* the publisher's, before it wants one */

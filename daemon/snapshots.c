@@ -1,5 +1,6 @@
-/* Snapshots beside training, by `snapshot.every` and on request (`freshet snapshot`), and what
- * becomes of each: CURRENT names it, the hook uploads it, commits announce it, another follows.
+/* Snapshots beside training, by `snapshot.every`, on request (`freshet snapshot`) and at the end of
+ * a drain, and what becomes of each: CURRENT names it, the hook uploads it, commits announce it,
+ * another follows.
  *
  * A snapshot is of an epoch all of whose dense parameters are published, so that a replica that
  * begins with it holds what one that followed every epoch holds: cuts publish them while one is
@@ -89,25 +90,27 @@ enum fr_status fr_snapshots_begin_with(struct fr_service *service, const struct 
 }
 
 /* CURRENT is this one; name "": none of this timeline's. */
-static void take_current(struct fr_service *service, const struct fr_snapshot *current)
+static enum fr_status take_current(struct fr_service *service, const struct fr_snapshot *current, struct fr_err *err)
 {
-    struct fr_err ignored = {0};
-    if (current->name[0] && fr_snapshots_begin_with(service, current, &ignored) != FR_OK)
-        return;
+    enum fr_status status = current->name[0] ? fr_snapshots_begin_with(service, current, err) : FR_OK;
+    if (status != FR_OK)
+        return status;
     service->snapshots.current = *current;
     pthread_mutex_lock(&service->lock);
     snprintf(service->snapshots.current_name, sizeof(service->snapshots.current_name), "%s", current->name);
     pthread_mutex_unlock(&service->lock);
     atomic_store(&service->snapshots.current_epoch, current->epoch);
+    return FR_OK;
 }
 
 void fr_snapshots_leave(struct fr_service *service, uint64_t timeline)
 {
     const struct fr_snapshot none = {0};
+    struct fr_err ignored = {0};
     if (service->snapshots.newest.timeline != timeline)
         service->snapshots.newest = none;
     if (service->snapshots.current.timeline != timeline)
-        take_current(service, &none);
+        (void)!take_current(service, &none, &ignored);
 }
 
 static void announce(struct fr_service *service, const struct fr_snapshot *snapshot)
@@ -126,6 +129,9 @@ void fr_snapshots_tell(struct fr_service *service, enum fr_status status, const 
 {
     char quoted[QUOTED_MAX];
     fr_http_reason(service->http, "snapshot", status == FR_OK ? NULL : err->text);
+    pthread_mutex_lock(&service->lock);
+    snprintf(service->snapshots.problem, sizeof(service->snapshots.problem), "%s", status == FR_OK ? "" : err->text);
+    pthread_mutex_unlock(&service->lock);
     if (status != FR_OK)
         fr_log(FR_LOG_WARN, "snapshot", "failed", "what=%s reason=%s", what,
                fr_log_quote(quoted, sizeof(quoted), err->text));
@@ -314,24 +320,68 @@ static void take_by_policy(struct fr_service *service)
     }
 }
 
+/* snapshot.at_drain: of the last epoch, as replicas will find it for as long as the daemon is away:
+ * CURRENT names it, and the hook ended well. It is tried for until main gives the drain up. */
+static void take_last(struct fr_service *service)
+{
+    struct fr_snapshot snapshot = {0};
+    struct fr_err err = {0};
+    uint64_t last = atomic_load(&service->durable_epoch);
+    if (atomic_load(&service->snapshots.last) != FR_LAST_WANTED)
+        return;
+    if (service->snapshots.newest.epoch < last) {
+        if (fr_mono_ns(service->clock) < service->snapshots.take_retry.next_ns)
+            return;
+        enum fr_status status = take(service, &snapshot, &err);
+        if (status != FR_E_CANCELLED)
+            fr_snapshots_tell(service, status, "drain", &err);
+        if (status != FR_OK)
+            retry_later(service, &service->snapshots.take_retry);
+    } else if (service->snapshots.current.epoch >= last &&
+               strcmp(service->snapshots.announced.name, service->snapshots.current.name) == 0) {
+        atomic_store(&service->snapshots.last, FR_LAST_DONE);
+    }
+}
+
 static bool is_needed(const struct fr_service *service, const char *name)
 {
     return strcmp(name, service->snapshots.current.name) == 0 || strcmp(name, service->snapshots.newest.name) == 0 ||
            strcmp(name, service->snapshots.announced.name) == 0; /* this thread alone writes it */
 }
 
+static bool is_own(const struct fr_service *service, const char *name)
+{
+    size_t model = strlen(service->conf->model);
+    return strncmp(name, service->conf->model, model) == 0 && name[model] == '-';
+}
+
+/* Damaged: whatever is done it will not read. One of a later version, or on a disk that does not
+ * answer, may. */
+static bool is_damaged(const struct fr_snapshot *snapshot)
+{
+    return snapshot->unread == FR_E_INVALID || snapshot->unread == FR_E_CORRUPT || snapshot->unread == FR_E_NOT_FOUND;
+}
+
+/* Of those that read `keep` stay. What nobody can begin with goes at once. */
 static enum fr_status remove_old(struct fr_service *service, struct fr_err *err)
 {
+    char quoted[QUOTED_MAX];
     struct fr_snapshot *all = NULL;
-    size_t n = 0;
+    size_t n = 0, kept = 0;
     enum fr_status status = fr_snapshot_list(service->snapshots.dir, &all, &n, err);
-    size_t kept = n;
-    for (size_t i = 0; i < n && kept > service->conf->snapshot.keep && status == FR_OK; i++) {
-        if (is_needed(service, all[i].name))
+    for (size_t i = 0; i < n; i++)
+        kept += all[i].unread == FR_OK;
+    for (size_t i = 0; i < n && status == FR_OK; i++) {
+        bool damaged = is_damaged(&all[i]) && is_own(service, all[i].name);
+        bool old = all[i].unread == FR_OK && kept > service->conf->snapshot.keep;
+        if ((!damaged && !old) || is_needed(service, all[i].name))
             continue;
         status = fr_snapshot_remove(service->snapshots.dir, all[i].name, err);
-        kept -= 1;
-        fr_log(FR_LOG_INFO, "snapshot", "removed", "name=%s kept=%zu", all[i].name, kept);
+        kept -= old;
+        if (status == FR_OK)
+            fr_log(damaged ? FR_LOG_WARN : FR_LOG_INFO, "snapshot", "removed", "name=%s kept=%zu%s%s", all[i].name,
+                   kept, damaged ? " reason=" : "",
+                   damaged ? fr_log_quote(quoted, sizeof(quoted), all[i].problem) : "");
     }
     atomic_store(&service->snapshots.kept, kept);
     free(all);
@@ -344,7 +394,7 @@ static void point(struct fr_service *service)
 {
     struct fr_publisher_status publisher;
     struct fr_err err = {0};
-    const struct fr_snapshot *newest = &service->snapshots.newest;
+    struct fr_snapshot *newest = &service->snapshots.newest;
     if (!newest->name[0] || strcmp(newest->name, service->snapshots.current.name) == 0 ||
         fr_mono_ns(service->clock) < service->snapshots.point_retry.next_ns || fr_trainer_held(service->trainer))
         return;
@@ -352,8 +402,11 @@ static void point(struct fr_service *service)
     if (publisher.acked < newest->epoch)
         return;
     enum fr_status status = fr_snapshot_point(service->snapshots.dir, newest->name, &err);
+    if (status == FR_OK)
+        status = take_current(service, newest, &err);
+    if (status == FR_E_INVALID || status == FR_E_CORRUPT || status == FR_E_NOT_FOUND)
+        *newest = (struct fr_snapshot){0}; /* damaged or removed since: another one is taken */
     if (status == FR_OK) {
-        take_current(service, newest);
         fr_log(FR_LOG_INFO, "snapshot", "current", "name=%s", newest->name);
         status = remove_old(service, &err);
     }
@@ -427,7 +480,7 @@ enum fr_status fr_snapshots_open(struct fr_service *service, struct fr_err *err)
 {
     char name[FR_MANIFEST_NAME_MAX];
     struct fr_snapshot *all = NULL;
-    size_t n = 0;
+    size_t n = 0, kept = 0;
     bool announced = false;
     struct fr_durable_status durable;
     enum fr_status status = find_dir(service, err);
@@ -441,19 +494,21 @@ enum fr_status fr_snapshots_open(struct fr_service *service, struct fr_err *err)
     bool points = fr_snapshot_current(service->snapshots.dir, name);
     for (size_t i = 0; i < n; i++) {
         /* another model's, or of a history that this state is not: nobody begins with it */
-        size_t model = strlen(service->conf->model);
-        if (strncmp(all[i].name, service->conf->model, model) != 0 || all[i].name[model] != '-' ||
-            all[i].timeline != durable.timeline || all[i].epoch > durable.epoch)
+        if (all[i].unread != FR_OK || !is_own(service, all[i].name) || all[i].timeline != durable.timeline ||
+            all[i].epoch > durable.epoch)
             continue;
         service->snapshots.newest = all[i];
+        struct fr_err ignored = {0};
         if (points && strcmp(all[i].name, name) == 0)
-            take_current(service, &all[i]);
+            (void)!take_current(service, &all[i], &ignored);
         announced |= strcmp(all[i].name, service->snapshots.announced.name) == 0 &&
                      memcmp(&all[i].sha256, &service->snapshots.announced.sha256, sizeof(all[i].sha256)) == 0;
     }
     if (!announced) /* gone since */
         service->snapshots.announced = (struct fr_announced_snapshot){0};
-    atomic_store(&service->snapshots.kept, n);
+    for (size_t i = 0; i < n; i++)
+        kept += all[i].unread == FR_OK;
+    atomic_store(&service->snapshots.kept, kept);
     free(all);
     return FR_OK;
 }
@@ -484,12 +539,15 @@ enum fr_status fr_step_snapshots(struct fr_service *service, struct fr_err *err)
         return FR_EOF;
     }
     uint64_t now_ns = fr_mono_ns(service->clock);
-    if (service->snapshots.looked_ns && now_ns - service->snapshots.looked_ns < (uint64_t)LOOK_MS * NS_PER_MS)
+    /* a drain waits for each step */
+    bool ends = atomic_load(&service->snapshots.last) == FR_LAST_WANTED;
+    if (!ends && service->snapshots.looked_ns && now_ns - service->snapshots.looked_ns < (uint64_t)LOOK_MS * NS_PER_MS)
         return FR_AGAIN;
     service->snapshots.looked_ns = now_ns ? now_ns : 1;
     char id[FR_SNAPSHOT_ID_MAX];
     if (fr_step_rewind(service))
         return FR_AGAIN;
+    take_last(service);
     point(service);
     publish(service);
     if (fr_snapshot_next_request(service->conf->state_dir, id))

@@ -13,7 +13,7 @@ import confluent_kafka  # noqa: E402
 import confluent_kafka.admin  # noqa: E402
 import delta  # noqa: E402
 from harness import *  # noqa: E402,F403
-from streams import Live  # noqa: E402
+from streams import Live, live_samples  # noqa: E402
 
 LINE = re.compile(r'^snapshot dir="?([^" ]+)"? timeline=(\d+) epoch=(\d+) digest=0x[0-9a-f]{16} rows=(\d+) files=\d+ bytes=\d+(.*)$', re.M)
 KILLS = 10
@@ -177,6 +177,90 @@ class Cases(Live):
         for directory, _, _ in kept:
             check(directory)
 
+    def delete_records(self, topic):
+        """All that the topic holds now, as its retention would in time."""
+        ends = {p: records[-1][0] + 1 for p, records in delta.read_topic(self.kafka.address, topic).items() if records}
+        for future in self.admin.delete_records([confluent_kafka.TopicPartition(topic, p, end) for p, end in ends.items()]).values():
+            future.result(PATIENCE)
+
+    def followed(self, state, topic, name):
+        """What a replica that begins with CURRENT serves in the end: its dump."""
+        out = self.work.path / f"{name}.dump"
+        tool("follow", "--brokers", self.kafka.address, "--topic", topic, "--snapshot", state / "snapshots", "--until-idle", "1s", "--dump", out)
+        return out.read_text().splitlines()
+
+    def a_state_that_read_files_before_the_topic_has_snapshots_like_any_other(self):
+        """Positions of files stay in every snapshot, under their names (DESIGN section 7, "Snapshot"): keys by hash and by number, three forms of input names."""
+        state, paths = self.work.path / "backfilled", [self.work.path / "before, (1) [x] {y}: #'~@.jsonl", self.work.path / ("long" * 40 + ".jsonl")]
+        for number, path in enumerate(paths):
+            path.write_text("".join(json.dumps(sample) + "\n" for _, sample in live_samples(10_000_000 + 300 * number, 300)))
+        sets = ["ingest.files=" + json.dumps([str(path) for path in paths]), "ingest.format=json", "snapshot.every=1h", "export.retention=snapshots", "ingest.topic=lines"]
+        self.admin.create_topics([confluent_kafka.admin.NewTopic("lines", 2, 1)])["lines"].result(PATIENCE)
+        lines = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address})
+        for i, sample in live_samples(20_000_000, 200):
+            lines.produce("lines", json.dumps(sample), partition=i % 2)
+        assert lines.flush(PATIENCE) == 0
+        daemon = self.daemon("backfilled", sets)
+        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) == 800, "files and topic are trained")
+        (directory, _, _, _, _), = LINE.findall(tool("snapshot", "--state-dir", state)[1])
+        check(directory)
+        self.current(daemon, pathlib.Path(directory).name)
+        daemon.drain()
+        assert "failed" not in daemon.log() and daemon.log().count("event=current") <= 3, daemon.log()
+        kept = snapshots(state / "snapshots")
+        assert kept[-1][1] == last_epoch(state) and kept[-1][2], kept
+        manifest = delta.read_snapshot(kept[-1][0])[0]
+        assert manifest["off"] == {**{f"file:{path}": {"0": 300} for path in paths}, "lines": {"0": 100, "1": 100}}, manifest["off"]
+        self.delete_records("backfilled.delta")
+        assert self.followed(state, "backfilled.delta", "backfilled") == dump(state)
+        tool("savepoint", "--state-dir", state, "--name", "s")
+        again = self.daemon("backfilled-again", [*sets, "export.topic=backfilled.delta"], arguments=["--restore", state / "savepoints/s"])
+        wait_until(lambda: "event=rewind_end" in again.log() or "event=rewind_refused" in again.log(), "a new timeline begins with a snapshot")
+        assert "event=rewind_refused" not in again.log(), again.log()
+        again.drain()
+        assert self.followed(self.work.path / "backfilled-again", "backfilled.delta", "again") == dump(self.work.path / "backfilled-again")
+
+    def a_drain_leaves_a_snapshot_of_its_end_for_replicas_that_come_much_later(self):
+        state, hook, fails = self.work.path / "drained", self.work.path / "last-hook", self.work.path / "fails"
+        hook.write_text(f"#!/bin/sh\n[ ! -e {fails} ]\n")
+        hook.chmod(0o755)
+        sets = ["snapshot.every=1h", "export.retention=snapshots", f'snapshot.hook=["{hook}"]']
+        daemon = self.daemon("drained", sets)
+        self.trained(daemon)
+        wait_until(lambda: daemon.json("/status")["snapshot"]["announced"], "a first snapshot")
+        self.more(200)
+        self.trained(daemon)
+        daemon.drain()
+        assert re.search(r'event=topic_created topic=drained.delta partitions=2 retention_ms=\d+ ', daemon.log()), daemon.log()
+        self.delete_records("drained.delta")
+        assert self.followed(state, "drained.delta", "drained") == dump(state)
+        self.more(100)
+        fails.write_text("")
+        daemon = self.daemon("drained", [*sets, "export.drain_timeout=3s"])
+        self.trained(daemon)
+        daemon.process.send_signal(signal.SIGTERM)
+        daemon.expect_exit(75)
+        assert "every epoch is published and nothing is lost" in daemon.log().lower() and "exit status 1" in daemon.log().splitlines()[-1], daemon.log()
+
+    def a_snapshot_that_does_not_read_is_said_and_makes_way(self):
+        state = self.work.path / "damaged"
+        daemon = self.daemon("damaged", ["snapshot.every=1h"])
+        self.trained(daemon)
+        (directory, _, _, _, _), = LINE.findall(tool("snapshot", "--state-dir", state)[1])
+        self.current(daemon, pathlib.Path(directory).name)
+        daemon.drain()
+        manifest = pathlib.Path(directory) / "MANIFEST.json"
+        manifest.write_bytes(manifest.read_bytes().replace(b"damaged.delta", b"damaged.felta"))
+        assert "its SHA-256 is not the one at its end" in tool("snapshot", "--check", directory, check=False)[2]
+        assert re.search(r"^snapshot dir=\S+ timeline=1 epoch=\d+ problem=.*SHA-256", tool("snapshot", "--state-dir", state, "--list")[1], re.M)
+        daemon = self.daemon("damaged", ["snapshot.every=1h"])
+        wait_until(lambda: daemon.json("/status")["snapshot"]["current"], "there is another one")
+        wait_until(lambda: not manifest.exists() or "felta" not in manifest.read_text(), "the damaged one is gone or replaced")
+        daemon.drain()
+        assert daemon.log().count("event=current") == 1, daemon.log()
+        for kept, _, _ in snapshots(state / "snapshots"):
+            check(kept)
+
     def kills_leave_whole_snapshots_only(self):
         state, rng, seen = self.work.path / "killed", random.Random(9), set()
         for _ in range(KILLS):
@@ -241,7 +325,7 @@ class Cases(Live):
         assert (self.work.path / "last.dump").read_text() == (self.work.path / "whole.dump").read_text() == "".join(line + "\n" for line in dump(state))
 
     def a_topic_that_lost_its_beginning_is_not_filled_again_while_a_snapshot_covers_it(self):
-        state, sets = self.work.path / "short", ["snapshot.every=1h", "snapshot.keep=2", "export.retention=snapshots"]
+        state, sets = self.work.path / "short", ["snapshot.every=1h", "snapshot.keep=2", "snapshot.at_drain=false", "export.retention=snapshots"]
         daemon = self.daemon("short", sets)
         self.trained(daemon)
         wait_until(lambda: daemon.json("/status")["snapshot"]["announced"], "a snapshot is announced")

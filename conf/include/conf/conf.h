@@ -302,7 +302,8 @@ struct fr_conf {
     struct {
         int64_t every_ms; /* 0: only on request */
         uint32_t keep;
-        char *dir; /* default state_dir/snapshots */
+        bool at_drain; /* default: export.retention is snapshots */
+        char *dir;     /* default state_dir/snapshots */
         enum fr_snapshot_quantize quantize;
         uint64_t rate; /* bytes a second; 0: as fast as it goes */
         uint32_t n_hook;
