@@ -22,7 +22,7 @@ def dump(state):
 
 class Cases(Live):
     SETS = ["tables.ledger.expire={idle: 300ms, every: 1}", "epoch=50ms", "export.dense_every=0s", "unfolded_max=64KiB", "snapshot.every=1h", "export.retention=snapshots",
-            "heartbeat=300ms"]
+            "heartbeat=300ms", "snapshot.at_drain=false"]
 
     def daemon(self, name, topic, sets=(), **options):
         return super().daemon(name, [f"export.topic={topic}", *sets], **options)
