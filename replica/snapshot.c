@@ -295,13 +295,38 @@ static bool is_snapshot(const char *directory)
     return true;
 }
 
+/* The snapshot that is served already, after a gap: nothing is read, and what follows it is taken
+ * when it comes, as after the first time. */
+static bool is_served(struct freshet_replica *replica, const char *path)
+{
+    struct fr_manifest manifest = {0};
+    struct fr_err ignored = {0};
+    if (replica->stopped != FRESHET_E_GAP || fr_manifest_read(path, &manifest, NULL, NULL, &ignored) != FR_OK)
+        return false;
+    bool same = manifest.timeline == replica->timeline && manifest.epoch == replica->epoch &&
+                manifest.digest == replica->digest && strcmp(manifest.model, replica->model_name) == 0;
+    fr_manifest_release(&manifest);
+    return same;
+}
+
+static enum fr_status load_or_keep(struct freshet_replica *replica, const char *path, struct fr_err *err)
+{
+    if (!is_served(replica, path))
+        return load(replica, path, err);
+    fr_waiting_clear(&replica->waiting);
+    memset(replica->last_committed, 0, replica->np * sizeof(*replica->last_committed));
+    memset(replica->begun, 0, sizeof(replica->begun));
+    replica->stopped = FRESHET_OK;
+    return FR_OK;
+}
+
 enum fr_status fr_replica_load_snapshot(struct freshet_replica *replica, const char *directory, struct fr_err *err)
 {
     char path[PATH_MAX];
     if (is_snapshot(directory))
-        return load(replica, directory, err);
+        return load_or_keep(replica, directory, err);
     enum fr_status status = find_current(directory, path, err);
-    return status == FR_OK ? load(replica, path, err) : status;
+    return status == FR_OK ? load_or_keep(replica, path, err) : status;
 }
 
 /* The snapshot that a rewind names is of its timeline, or of one before it, which the new one goes

@@ -28,10 +28,12 @@ enum { LOOK_MS = 2000 };
 
 /* ---- open ---- */
 
+/* One record before what follows the snapshot, which shows whether the hint is one. */
 static int64_t begin_of(void *self, uint32_t partition)
 {
     const struct fr_follower *follower = self;
-    return follower->hinted ? freshet_replica_next_offset(follower->replica, partition) : -1;
+    int64_t hint = follower->hinted ? freshet_replica_next_offset(follower->replica, partition) : -1;
+    return hint > 0 ? hint - 1 : hint;
 }
 
 static enum fr_status open_topic(struct fr_follower *follower, struct fr_err *err)
@@ -415,6 +417,31 @@ static bool take_newer_snapshot(struct fr_follower *follower)
     return true;
 }
 
+/* What lies before the hint is not later than the snapshot; a hint that skips something would leave
+ * a gap, or serve an old epoch for as long as nothing more comes. */
+static bool misleads(const struct fr_follower *follower, const struct fr_consumed *message,
+                     const struct fr_delta_record *record)
+{
+    struct freshet_replica_info info;
+    if (!follower->hinted ||
+        message->offset >= freshet_replica_next_offset(follower->replica, (uint32_t)message->partition))
+        return false;
+    freshet_replica_get_info(follower->replica, &info);
+    return record->timeline > info.timeline || (record->timeline == info.timeline && record->epoch > info.epoch);
+}
+
+/* The topic may be another one of that name, or the snapshot's hint wrong: then the offsets read so
+ * far mean nothing, and what leads on may lie before them. A snapshot that is served already takes
+ * the gap back. */
+static void read_again(struct fr_follower *follower)
+{
+    if (follower->hinted && follower->snapshots)
+        (void)load_snapshot(follower);
+    follower->reread = true;
+    follower->hinted = false;
+    fr_follower_reopen(follower);
+}
+
 enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struct fr_followed *out, struct fr_err *err)
 {
     enum fr_status status = next_message(follower, wait_ms, err);
@@ -427,6 +454,16 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
     const struct fr_consumed *message = &follower->message;
     struct fr_delta_record record;
     bool sound = fr_delta_read(message->bytes, message->size, &record, NULL) == FR_OK;
+    if (sound && misleads(follower, message, &record)) {
+        fr_log(FR_LOG_WARN, "follow", "hint_misleads",
+               "topic=%s partition=%" PRId32 " offset=%" PRId64
+               " note=\"delta_offsets of the snapshot lie behind what follows it: the topic is read from its first "
+               "records on\"",
+               follower->topic_name, message->partition, message->offset);
+        *out = (struct fr_followed){.partition = message->partition, .offset = message->offset, .auc = ""};
+        read_again(follower);
+        return FR_OK;
+    }
     if (sound)
         account(follower, message, &record);
     follower->event = (struct freshet_event){0};
@@ -453,12 +490,8 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
     }
     if (out->applied || out->reloaded)
         follower->reread = false;
-    /* The topic may be another one of that name: then the offsets read so far, and those that the
-     * snapshot says, mean nothing, and an epoch of all may lie before them. */
     if (fed == FRESHET_E_GAP && !follower->reread && (follower->hinted || follower->patient)) {
-        follower->reread = true;
-        follower->hinted = false;
-        fr_follower_reopen(follower);
+        read_again(follower);
         return FR_OK;
     }
     status = judge(follower, message, fed, err);

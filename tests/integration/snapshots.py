@@ -242,6 +242,33 @@ class Cases(Live):
         daemon.expect_exit(75)
         assert "every epoch is published and nothing is lost" in daemon.log().lower() and "exit status 1" in daemon.log().splitlines()[-1], daemon.log()
 
+    def a_wrong_hint_costs_time_only(self):
+        """Records from the snapshot's offsets on are all that the topic keeps, so nothing but them leads on."""
+        state, topic = self.work.path / "hinted", "hinted.delta"
+        daemon = self.daemon("hinted", ["snapshot.every=1h"])
+        self.trained(daemon)
+        self.current(daemon, wait_until(lambda: [path.name for path in (state / "snapshots").glob("operated-1-*")], "a first one by policy")[0])
+        self.more(100)
+        self.trained(daemon)
+        (directory, _, _, _, _), = LINE.findall(tool("snapshot", "--state-dir", state)[1])
+        self.current(daemon, pathlib.Path(directory).name)
+        for _ in range(3):
+            self.more(100)
+            self.trained(daemon)
+        daemon.drain()
+        path = pathlib.Path(directory) / "MANIFEST.json"
+        text = path.read_text()
+        right = json.loads(text)["delta_offsets"]
+        ends = [records[-1][0] + 1 for _, records in sorted(delta.read_topic(self.kafka.address, topic).items())]
+        for future in self.admin.delete_records([confluent_kafka.TopicPartition(topic, p, offset) for p, offset in enumerate(right)]).values():
+            future.result(PATIENCE)
+        assert max(right) > 0 and all(end > offset + 2 for end, offset in zip(ends, right)), (right, ends)
+        for offsets in ([offset + 2 for offset in right], ends, [right[0], ends[1]]):
+            body = text[:text.index(',\n"sha256":')].replace(f'"delta_offsets":{json.dumps(right).replace(" ", "")}', f'"delta_offsets":{json.dumps(offsets)}')
+            path.write_text(f'{body},\n"sha256":"{hashlib.sha256(body.encode()).hexdigest()}"}}\n')
+            assert json.loads(path.read_text())["delta_offsets"] == offsets
+            assert self.followed(state, topic, "hinted") == dump(state), offsets
+
     def a_snapshot_that_does_not_read_is_said_and_makes_way(self):
         state = self.work.path / "damaged"
         daemon = self.daemon("damaged", ["snapshot.every=1h"])

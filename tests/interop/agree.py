@@ -346,6 +346,28 @@ class Cases:
         [writer.cut() for _ in range(3)]
         assert both.feed(in_order(writer.epoch(12, first=11))) == {"gap"} and both.epoch == (1, 9)
 
+    def pieces_of_another_from_are_another_epochs(self):
+        """One epoch under one digest, cut together in two ways, and as all there is: whichever is whole is applied, and no piece of the others is taken for one of its own."""
+        for _ in range(12):
+            both, writer = self.started()
+            [writer.cut() for _ in range(3)]
+            merged, alone, whole = (in_order(records) for records in (writer.epoch(6, first=3), writer.epoch(6, first=4), writer.epoch(6, everything=True)))
+            ways = self.rng.sample((merged, alone, whole), 2)
+            cut = self.rng.randrange(1, len(ways[0]) - 1)
+            did = both.feed(shuffled(self.rng, ways[0][:cut]) if cut < 3 else ways[0][:cut])
+            assert did == {"taken"} and both.epoch == (1, 3)
+            assert both.feed(shuffled(self.rng, ways[1])) == {"taken", "applied"} and both.epoch == (1, 6), "not a piece of it was held already"
+            assert both.feed(ways[0][cut:] + ways[0]) == {"passed"}
+            assert both.feed(in_order(writer.epoch())) == {"taken", "applied"} and both.epoch == (1, 7)
+
+    def the_epoch_of_a_snapshot_and_the_ordinary_one_do_not_mix(self):
+        both, writer = self.started()
+        ordinary = in_order(writer.epoch())
+        assert both.feed(ordinary[:-1]) == {"taken"} and both.epoch == (1, 3)
+        both.load(writer.snapshot(self.path / "mixed", 4))
+        assert both.epoch == (1, 4) and both.feed(ordinary) == {"passed"}
+        assert both.feed(in_order(writer.epoch())) == {"taken", "applied"} and both.epoch == (1, 5)
+
     def a_merged_epoch_that_begins_elsewhere_in_what_is_applied_has_its_predecessor(self):
         both, writer = self.started()
         writer.cut()

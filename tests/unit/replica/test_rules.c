@@ -492,6 +492,42 @@ FR_CASE(merged_epochs_apply_where_they_continue_and_are_a_gap_elsewhere)
     history_free(m);
 }
 
+/* Epoch 4 in the ordinary way and as all there is, under one digest: their pieces have other numbers
+ * and other content, and come between one another. */
+FR_CASE(pieces_of_another_from_are_another_epochs)
+{
+    for (size_t turn = 1; turn < 20; turn++) {
+        struct history *h = history_of(3, 80);
+        size_t ordinary = h->n_topic;
+        uint64_t digest = h->digest;
+        history_epoch(h, 80);
+        size_t all = h->n_topic;
+        h->epoch = 3;
+        h->digest = digest;
+        h->n_rows = 0;
+        for (int t = 0; t < 2; t++)
+            for (int k = 0; k < KEYS; k++)
+                if (h->present[t][k])
+                    h->rows[h->n_rows++] =
+                        (struct fr_delta_row){.key = key_of(t, k), .table = (uint32_t)t, .values = h->values[t][k]};
+        history_write(h, &(struct write_options){.model = true, .from = 1, .set_previous = true});
+        struct freshet_replica *plain = replica_new(), *mixed = replica_new();
+        feed_ok(plain, h, 0, all);
+        feed_ok(mixed, h, 0, ordinary);
+        size_t cut = ordinary + turn * (all - ordinary) / 20;
+        feed_ok(mixed, h, ordinary, cut);
+        feed_ok(mixed, h, all, h->n_topic);
+        assert_int_equal(info_of(mixed).epoch, 4);
+        assert_int_equal(info_of(mixed).duplicates, 0);
+        assert_int_equal(dump_hash(mixed), dump_hash(plain));
+        feed_ok(mixed, h, cut, all);
+        assert_int_equal(dump_hash(mixed), dump_hash(plain));
+        freshet_replica_free(plain);
+        freshet_replica_free(mixed);
+        history_free(h);
+    }
+}
+
 FR_CASE(an_unknown_fingerprint_needs_its_model_record)
 {
     memcpy(changed_cfg, model_cfg, sizeof(model_cfg));
@@ -665,6 +701,7 @@ int main(void)
         cmocka_unit_test(a_rewind_to_nothing_starts_again_and_serves_the_old_state_meanwhile),
         cmocka_unit_test(a_replica_of_some_partitions_needs_only_those_and_partition_0),
         cmocka_unit_test(merged_epochs_apply_where_they_continue_and_are_a_gap_elsewhere),
+        cmocka_unit_test(pieces_of_another_from_are_another_epochs),
         cmocka_unit_test(an_unknown_fingerprint_needs_its_model_record),
         cmocka_unit_test(an_epoch_that_does_not_fit_the_model_is_refused_whole),
         cmocka_unit_test(records_of_other_models_partitions_or_versions_stop_or_are_refused),
