@@ -40,11 +40,12 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
     size_t size = first ? (size_t)(first - line) : 0;
     if (!second || size == 0 || size >= sizeof(topic) || !parse_number(first + 1, ' ', INT32_MAX, &partition) ||
         !parse_number(second + 1, 0, INT64_MAX, &end))
-        return fr_err_set(err, FR_E_CORRUPT, "end offsets: \"%.80s\" is not \"topic partition end\"", line);
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "lockstep.end of the state directory: \"%.80s\" is not \"topic partition end\"", line);
     memcpy(topic, line, size);
     topic[size] = 0;
     if (strchr(topic, ' ') && !fr_is_file_topic(topic))
-        return fr_err_set(err, FR_E_CORRUPT, "end offsets: \"%.80s\" names no topic", line);
+        return fr_err_set(err, FR_E_CORRUPT, "lockstep.end of the state directory: \"%.80s\" names no topic", line);
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
         const struct fr_partition_position *p = fr_stream_position(ingest, &ingest->streams[i]);
         if (p->partition != partition || strcmp(p->topic, topic) != 0)
@@ -53,7 +54,7 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
         return FR_OK;
     }
     return fr_err_set(err, FR_E_MISMATCH,
-                      "end offsets name partition %" PRId64
+                      "lockstep.end of the state directory names partition %" PRId64
                       " of topic %s, which is not there: the topic was made anew, or ingest.topics or ingest.files "
                       "changed within the run; use another state_dir",
                       partition, topic);
@@ -68,7 +69,7 @@ static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
     while (status == FR_OK && *line) {
         char *stop = strchr(line, '\n');
         if (!stop)
-            return fr_err_set(err, FR_E_CORRUPT, "end offsets: the last line is cut off");
+            return fr_err_set(err, FR_E_CORRUPT, "lockstep.end of the state directory: the last line is cut off");
         *stop = 0;
         status = parse_line(ingest, line, err);
         *stop = '\n';
@@ -131,11 +132,11 @@ enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
         const struct fr_partition_position *p = fr_stream_position(ingest, stream);
         status = stream->feed->take_end(ingest, stream, err);
         if (status == FR_OK && stream->end > stream->high)
-            status =
-                fr_err_set(err, FR_E_LOST,
-                           "%s/%" PRId32 ": the log ends at %" PRId64 ", before the end %" PRId64
-                           " fixed for this run: records were lost or the topic was made anew; use another state_dir",
-                           p->topic, p->partition, stream->high, stream->end);
+            status = fr_err_set(
+                err, FR_E_LOST,
+                "%s/%" PRId32 ": the log ends at %" PRId64 ", before the end %" PRId64
+                " fixed for this run (in lockstep in lockstep.end): records were lost or the topic was made anew; use another state_dir",
+                p->topic, p->partition, stream->high, stream->end);
         else if (status == FR_OK)
             fr_log(FR_LOG_INFO, "ingest", "end_fixed", "topic=%s partition=%" PRId32 " next=%" PRId64 " end=%" PRId64,
                    p->topic, p->partition, stream->next, stream->end);

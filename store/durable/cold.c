@@ -66,6 +66,25 @@ static bool store_exists(const char *path)
     return length > 0 && (size_t)length < sizeof(current) && access(current, F_OK) == 0;
 }
 
+/* RocksDB takes a CURRENT that names no MANIFEST for a file that cannot be opened now, which a state
+ * that is damaged is not. */
+bool fr_cold_current_leads_on(const char *path)
+{
+    char current[PATH_MAX], name[64] = "", manifest[PATH_MAX];
+    int length = snprintf(current, sizeof(current), "%s/CURRENT", path);
+    FILE *file = length > 0 && (size_t)length < sizeof(current) ? fopen(current, "re") : NULL;
+    if (!file)
+        return true; /* why not, RocksDB says */
+    size_t size = fread(name, 1, sizeof(name) - 1, file);
+    (void)fclose(file);
+    size_t digits = strncmp(name, "MANIFEST-", 9) == 0 ? strspn(name + 9, "0123456789") : 0;
+    if (digits == 0 || size != 9 + digits + 1 || name[9 + digits] != '\n')
+        return false;
+    name[9 + digits] = '\0';
+    length = snprintf(manifest, sizeof(manifest), "%s/%s", path, name);
+    return length > 0 && (size_t)length < sizeof(manifest) && access(manifest, F_OK) == 0;
+}
+
 /* RocksDB makes a log at every open and removes it when a memtable that it belongs to was flushed;
  * here nothing is put, so none ever is. Those before the new one are empty and go. */
 static void remove_empty_logs(const char *path)
@@ -99,7 +118,15 @@ static enum fr_status open_database(struct fr_cold *cold, bool read_only, struct
     if (!text)
         return FR_OK;
     cold->db = NULL;
-    return fr_cold_error(text, "open", cold->path, err);
+    if (fr_cold_current_leads_on(cold->path))
+        return fr_cold_error(text, "open", cold->path, err);
+    (void)fr_err_set(
+        err, FR_E_CORRUPT,
+        "%s/CURRENT is damaged: it names no MANIFEST that is there (%.300s): look for errors of the disk, "
+        "then put the file back from a copy of the directory, or begin a state from a savepoint (--restore)",
+        cold->path, text);
+    rocksdb_free(text);
+    return FR_E_CORRUPT;
 }
 
 enum fr_status fr_cold_open(const char *path, uint64_t fold_bytes, bool read_only, struct fr_cold **out,

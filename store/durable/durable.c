@@ -537,7 +537,7 @@ enum fr_status fr_durable_acknowledge(struct fr_durable *durable, uint64_t acked
 static enum fr_status small_path(struct fr_durable *durable, const char *name, char **path, struct fr_err *err)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    static const char *const ours[] = {"hwm", "journal", "cold", "fold", "LOCK", "restoring"};
+    static const char *const ours[] = {"hwm", "journal", "cold", "fold", "LOCK", DURABLE_RESTORING_FILE};
     size_t length = strlen(name);
     bool valid = length > 0 && length <= 64 && name[0] != '.' && strspn(name, letters) == length;
     for (size_t i = 0; i < FR_ARRAY_LEN(ours); i++)

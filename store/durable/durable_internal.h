@@ -27,6 +27,8 @@ enum {
 };
 /* The small file of a savepoint that holds what a journal file's head would. */
 #define DURABLE_HEAD_FILE "journal.head"
+/* There while a state is made from a savepoint. */
+#define DURABLE_RESTORING_FILE "restoring"
 _Static_assert((int)JOURNAL_RECORD_HEAD == (int)FR_STAGE_FRONT, "a stage's record is the journal's");
 
 /* A durable epoch in memory: its journal record (kept.c). */

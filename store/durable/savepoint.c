@@ -27,8 +27,6 @@
 
 enum { COPY_BYTES = 1 << 20 };
 
-static const char restoring_name[] = "restoring";
-
 static enum fr_status join(char out[PATH_MAX], const char *dir, const char *name, struct fr_err *err)
 {
     int length = snprintf(out, PATH_MAX, "%s%s", dir, name);
@@ -184,7 +182,7 @@ static enum fr_status copy_one(void *self, const char *name, struct fr_err *err)
 /* Small files are all that is neither the directory's own nor half written. */
 static bool is_small_file(const char *name)
 {
-    static const char *const others[] = {"hwm", "LOCK", restoring_name, DURABLE_HEAD_FILE};
+    static const char *const others[] = {"hwm", "LOCK", DURABLE_RESTORING_FILE, DURABLE_HEAD_FILE};
     for (size_t i = 0; i < FR_ARRAY_LEN(others); i++)
         if (strcmp(name, others[i]) == 0)
             return false;
@@ -223,6 +221,46 @@ static enum fr_status add_size(void *self, const char *name, struct fr_err *err)
 
 /* ---- making one ---- */
 
+static enum fr_status check_small(void *self, const char *name, struct fr_err *err)
+{
+    const struct copying *c = self;
+    char path[PATH_MAX], below[NAME_MAX + 2];
+    struct fr_buffer text = {0};
+    snprintf(below, sizeof(below), "/%s", name);
+    enum fr_status status = c->wants(name) ? join(path, c->from, below, err) : FR_EOF;
+    if (status == FR_OK)
+        status = fr_file_read(path, DURABLE_FILE_BYTES_MAX, &text, err);
+    if (status == FR_OK && fr_sum_line_take(&text) == FR_E_CORRUPT)
+        status = fr_err_set(err, FR_E_CORRUPT, "%s is not as it was written (its checksum is another)", path);
+    fr_buffer_release(&text);
+    return status == FR_EOF || status == FR_E_LIMIT ? FR_OK : status;
+}
+
+/* What a state would begin with: the mark, the store's CURRENT, and the small files that have a
+ * sum. Its rows are those of the store, which the walk of a restore checks. */
+static enum fr_status read_back(const char *part, const struct fr_hwm *written, struct fr_err *err)
+{
+    char cold[PATH_MAX], hwm[PATH_MAX];
+    struct fr_hwm mark = {0};
+    bool copy_lost = false;
+    struct fr_err why = {0};
+    enum fr_status status = join(cold, part, "/cold", &why);
+    if (status == FR_OK)
+        status = join(hwm, part, "/hwm", &why);
+    if (status == FR_OK)
+        status = fr_hwm_read(hwm, &mark, &copy_lost, &why);
+    if (status == FR_OK &&
+        (copy_lost || mark.timeline != written->timeline || mark.epoch != written->epoch ||
+         mark.salt != written->salt || memcmp(&mark.digest, &written->digest, sizeof(mark.digest)) != 0))
+        status = fr_err_set(&why, FR_E_CORRUPT, "%s is not what was written", hwm);
+    if (status == FR_OK && !fr_cold_current_leads_on(cold))
+        status = fr_err_set(&why, FR_E_CORRUPT, "%s/CURRENT names no MANIFEST that is there", cold);
+    struct copying small = {.from = part, .wants = is_small_file_or_head};
+    if (status == FR_OK)
+        status = each_file(part, check_small, &small, &why);
+    return status == FR_OK ? FR_OK : fr_err_set(err, status, "the savepoint would not be read: %s", why.text);
+}
+
 static enum fr_status fill(struct fr_durable *durable, const char *part, struct fr_savepoint *out, struct fr_err *err)
 {
     char cold[PATH_MAX], hwm[PATH_MAX];
@@ -260,6 +298,8 @@ static enum fr_status fill(struct fr_durable *durable, const char *part, struct 
                           .salt = sentinel.salt};
     if (status == FR_OK)
         status = fr_hwm_create(durable->disk, hwm, &mark, err);
+    if (status == FR_OK)
+        status = read_back(part, &mark, err);
     *out = (struct fr_savepoint){sentinel.timeline, sentinel.epoch, sentinel.digest, files.bytes};
     return status == FR_OK ? sync_directory(durable->disk, part, err) : status;
 }
@@ -341,7 +381,7 @@ static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *
         status = join(path, dir, "/cold/CURRENT", err);
     char marker[PATH_MAX];
     if (status == FR_OK)
-        status = join(marker, dir, "/restoring", err);
+        status = join(marker, dir, "/" DURABLE_RESTORING_FILE, err);
     if (status == FR_OK && access(path, F_OK) == 0 && access(marker, F_OK) != 0)
         return fr_err_set(err, FR_E_EXISTS, "%s holds a cold store without its mark: move it away, it is of a state",
                           dir);
@@ -430,7 +470,7 @@ enum fr_status fr_savepoint_restore(const char *path, const char *dir, const str
     if (status == FR_OK)
         status = join(hwm, dir, "/hwm", err);
     if (status == FR_OK)
-        status = join(marker, dir, "/restoring", err);
+        status = join(marker, dir, "/" DURABLE_RESTORING_FILE, err);
     mark.timeline++;
     if (status == FR_OK)
         status = fr_hwm_create(disk, hwm, &mark, err);

@@ -266,7 +266,7 @@ FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
     take(durable, &at);
     fr_durable_close(durable);
     struct fr_savepoint from;
-    int calls = 0;
+    int calls = 0, refused = 0;
     for (bool failed = true; failed; calls++) {
         struct failing f = {.left = calls};
         struct fr_disk disk = *fr_disk_system();
@@ -281,6 +281,14 @@ FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
         failed = f.failed;
         assert_int_equal(status == FR_OK, !failed);
         struct fr_durable *half = NULL;
+        char marker[sizeof(other.dir) + 16];
+        snprintf(marker, sizeof(marker), "%s/restoring", other.dir);
+        if (failed && access(marker, F_OK) == 0 && scene_try_open(&other, NULL, true, &half, &err) == FR_E_NOT_FOUND) {
+            /* nor does a start without --restore make an empty model of it */
+            assert_int_equal(scene_try_open(&other, NULL, false, &half, &err), FR_E_CORRUPT);
+            assert_non_null(strstr(err.text, "--restore"));
+            refused += 1;
+        }
         if (failed && scene_try_open(&other, NULL, true, &half, &err) == FR_OK) {
             /* The mark was in place, only its directory's sync failed: then all is there. */
             assert_true(scene_state_is(&other, half, FOLDED));
@@ -288,8 +296,36 @@ FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
             scene_remove(other.dir);
         }
     }
-    assert_true(calls > 20);
+    assert_true(calls > 20 && refused > 10);
     assert_true(holds(&other, FOLDED));
+}
+
+/* A state whose cold/CURRENT is damaged anywhere is one, and no file that cannot be opened now. */
+FR_CASE(a_damaged_current_of_the_store_is_a_damaged_state)
+{
+    struct scene scene;
+    struct fr_durable *durable = make_state(&scene, 7);
+    fr_durable_close(durable);
+    char path[sizeof(scene.dir) + 16];
+    struct fr_buffer text = {0};
+    struct fr_err err = {0};
+    snprintf(path, sizeof(path), "%s/cold/CURRENT", scene.dir);
+    assert_int_equal(fr_file_read(path, 100, &text, &err), FR_OK);
+    for (size_t at = 0; at <= text.size; at++) {
+        for (uint8_t bit = 1; bit != 0; bit = (uint8_t)(bit << 1)) {
+            struct fr_buffer changed = {0};
+            fr_buffer_append(&changed, text.data, at < text.size ? text.size : bit % text.size);
+            if (at < text.size)
+                changed.data[at] ^= bit;
+            assert_int_equal(fr_file_replace(fr_disk_system(), path, changed.data, changed.size, &err), FR_OK);
+            fr_buffer_release(&changed);
+            assert_int_equal(scene_try_open(&scene, NULL, bit % 3 == 1, &durable, &err), FR_E_CORRUPT);
+            assert_non_null(strstr(err.text, "--restore"));
+        }
+    }
+    assert_int_equal(fr_file_replace(fr_disk_system(), path, text.data, text.size, &err), FR_OK);
+    fr_buffer_release(&text);
+    assert_true(holds(&scene, LAST));
 }
 
 int main(void)
@@ -302,6 +338,7 @@ int main(void)
         SCENE_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing),
         SCENE_CASE(a_savepoint_is_asked_for_by_name_and_answered),
         SCENE_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again),
+        SCENE_CASE(a_damaged_current_of_the_store_is_a_damaged_state),
     };
     return cmocka_run_group_tests_name("durable savepoint", tests, NULL, NULL);
 }

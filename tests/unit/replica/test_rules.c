@@ -492,8 +492,8 @@ FR_CASE(merged_epochs_apply_where_they_continue_and_are_a_gap_elsewhere)
     history_free(m);
 }
 
-/* Epoch 4 in the ordinary way and as all there is, under one digest: their pieces have other numbers
- * and other content, and come between one another. */
+/* Epoch 4 in the ordinary way and as all there is, under one digest: their pieces have other
+ * numbers and other content, and come between one another. */
 FR_CASE(pieces_of_another_from_are_another_epochs)
 {
     for (size_t turn = 1; turn < 20; turn++) {
