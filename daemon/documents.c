@@ -307,6 +307,8 @@ static bool document_ready(struct fr_service *service, const struct fr_snapshots
         snprintf(reason, sizeof(reason), "paused: %s", s->ingest.problem);
     else if (fr_service_epoch_late(service, reason, sizeof(reason)))
         ; /* said */
+    else if (s->publisher.refused[0])
+        snprintf(reason, sizeof(reason), "publisher: %s", s->publisher.refused);
     else if (s->ingest.problem[0] && !s->ingest.connected)
         snprintf(reason, sizeof(reason), "ingest: %s", s->ingest.problem);
     else if (s->ingest.lag_ms > conf->ingest.ready_lag_ms)

@@ -141,6 +141,12 @@ static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err 
     if (cut && all_published(service))
         return last_copies_timed_out(service, err);
     fr_publisher_get_status(service->publisher, &publisher);
+    if (publisher.refused[0]) /* time does not help */
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "drain_timeout passed with epoch %" PRIu64 " durable and %" PRIu64
+                          " acknowledged on %s: %s, then start again and the rest is sent; nothing is lost",
+                          atomic_load(&service->durable_epoch), publisher.acked, service->conf->export_.topic,
+                          publisher.refused);
     return fr_err_set(err, FR_E_UNAVAILABLE,
                       "drain_timeout passed with epoch %" PRIu64 " durable and %" PRIu64
                       " acknowledged on %s (%s); nothing is lost: start again "

@@ -328,6 +328,7 @@ static enum fr_status open_publisher(struct fr_service *service, struct fr_err *
                                              .n_hps_tables = hps ? conf->n_tables : 0,
                                              .hps_tables = tables,
                                              .create = conf->export_.create,
+                                             .record_max = conf->export_.piece_max,
                                              .retention_ms = retention_ms(conf),
                                              .covers = fr_snapshots_cover,
                                              .self = service,

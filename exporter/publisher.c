@@ -109,13 +109,8 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
     FR_CHECK(publisher->in_flight_bytes >= message->len);
     publisher->in_flight_bytes -= message->len;
     if (message->err) {
-        if (!publisher->failed) {
-            char text[256];
-            snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.100s partition %d: %s",
-                     message->len, rd_kafka_topic_name(message->rkt), (int)message->partition,
-                     rd_kafka_err2str(message->err));
-            fr_publisher_problem(publisher, text);
-        }
+        if (!publisher->failed)
+            fr_publisher_refused(publisher, message);
         publisher->failed = true;
         return;
     }
@@ -502,7 +497,7 @@ static enum fr_status settle(struct fr_publisher *publisher, struct fr_err *err)
     }
     if (moved) {
         publisher->backoff_ms = 0;
-        publisher->tally.problem[0] = '\0';
+        publisher->tally.problem[0] = publisher->tally.refused[0] = '\0';
     }
     if (publisher->sent_begin.epoch > 0 && publisher->acked >= publisher->sent_begin.epoch)
         status = begin_landed(publisher, err);
@@ -596,5 +591,7 @@ enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, st
         look_again(publisher);
     if (status == FR_OK && publisher->in_flight_bytes > 0 && publisher->tally.problem[0] != '\0')
         return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
+    if (status == FR_OK && publisher->tally.refused[0] != '\0') /* nothing was acknowledged since */
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.refused);
     return status;
 }

@@ -95,6 +95,8 @@ enum fr_status fr_publisher_hps_check(struct fr_publisher *publisher, rd_kafka_t
         struct fr_kafka_topic found;
         bool empty = false;
         status = fr_publisher_find_topic(publisher, client, topic, &found, err);
+        if (status == FR_OK && found.administrable)
+            status = fr_publisher_check_size(publisher, client, topic, "export.format: hps", HPS_MESSAGE_MAX, err);
         if (status == FR_OK && acked > 0 && !publisher->checked)
             status = is_empty(publisher, client, topic, &empty, err);
         if (status == FR_OK && empty && !table->late) {

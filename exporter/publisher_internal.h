@@ -20,6 +20,7 @@ enum {
     REBASE_EVERY_MS = 600000, /* a topic that keeps less than a state is not filled for ever */
     LOOK_MS = 60000,          /* between questions about the topic while all is well */
     POLICY_MS = 3600000,      /* between questions about what it keeps */
+    BATCH_ROOM = 128,         /* what Kafka puts around one record and counts with it */
 };
 
 /* What is known of a partition between looks. Offsets; -1: not known. */
@@ -156,6 +157,10 @@ enum fr_status fr_publisher_find_topic(struct fr_publisher *publisher, rd_kafka_
 enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka_t *client,
                                         struct fr_err *err) FR_MUST_CHECK;
 
+/* At the first look: the topic takes a batch of one record of so many bytes; FR_E_MISMATCH. */
+enum fr_status fr_publisher_check_size(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+                                       const char *what, uint64_t bytes, struct fr_err *err) FR_MUST_CHECK;
+
 /* Asks again what the topic keeps, and warns when that is too little. */
 void fr_publisher_look_at_retention(struct fr_publisher *publisher);
 
@@ -229,6 +234,8 @@ void fr_publisher_begin_sent(struct fr_publisher *publisher, uint64_t first, con
 /* A record of ours was acknowledged at this offset (-1: not told); begins: a replica can begin with
  * it. */
 void fr_publisher_landed(struct fr_publisher *publisher, int32_t partition, int64_t offset, bool begins);
+/* The first record that a topic did not take: the problem, with what to set where that helps. */
+void fr_publisher_refused(struct fr_publisher *publisher, const rd_kafka_message_t *message);
 bool fr_publisher_has_gaps(const struct fr_publisher *publisher);
 /* Once a minute: asks where partitions begin and end; sets moved, or gaps. */
 void fr_publisher_ask(struct fr_publisher *publisher);

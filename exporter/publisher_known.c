@@ -132,6 +132,21 @@ void fr_publisher_landed(struct fr_publisher *publisher, int32_t partition, int6
     at->next = offset + 1;
 }
 
+void fr_publisher_refused(struct fr_publisher *publisher, const rd_kafka_message_t *message)
+{
+    char text[sizeof(publisher->tally.refused)], remedy[80] = "";
+    bool large = message->err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+    uint64_t most = publisher->options.record_max > message->len ? publisher->options.record_max : message->len;
+    if (large)
+        snprintf(remedy, sizeof(remedy), "; set max.message.bytes=%" PRIu64 " on it", most + BATCH_ROOM);
+    snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.80s partition %d: %.50s%s",
+             message->len, rd_kafka_topic_name(message->rkt), (int)message->partition, rd_kafka_err2str(message->err),
+             remedy);
+    if (large)
+        memcpy(publisher->tally.refused, text, sizeof(text));
+    fr_publisher_problem(publisher, text);
+}
+
 bool fr_publisher_has_gaps(const struct fr_publisher *publisher)
 {
     for (uint32_t p = 0; p < publisher->options.partitions; p++)

@@ -68,7 +68,8 @@ static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *cl
 /* What the topic keeps; -1: without end. */
 struct policy {
     bool compacted;
-    int64_t ms, bytes; /* bytes: of a partition */
+    int64_t ms, bytes;      /* bytes: of a partition */
+    uint64_t message_bytes; /* of a batch at most; 0: not known */
 };
 
 static void judge_entry(const char *name, const char *value, struct policy *policy)
@@ -79,13 +80,14 @@ static void judge_entry(const char *name, const char *value, struct policy *poli
         policy->ms = strtoll(value, NULL, 10);
     if (strcmp(name, "retention.bytes") == 0)
         policy->bytes = strtoll(value, NULL, 10);
+    if (strcmp(name, "max.message.bytes") == 0)
+        policy->message_bytes = strtoull(value, NULL, 10);
 }
 
 /* FR_AGAIN: the broker does not answer. */
-static enum fr_status ask_policy(struct fr_publisher *publisher, rd_kafka_t *client, struct policy *policy)
+static enum fr_status ask_policy(rd_kafka_t *client, const char *topic, struct policy *policy)
 {
-    rd_kafka_ConfigResource_t *resource =
-        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, publisher->options.topic);
+    rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
     rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_DescribeConfigs(client, &resource, 1, options, queue);
@@ -155,8 +157,36 @@ static void judge_retention(struct fr_publisher *publisher, const struct policy 
 void fr_publisher_look_at_retention(struct fr_publisher *publisher)
 {
     struct policy policy = {.ms = -1, .bytes = -1};
-    if (publisher->administrable && publisher->producer && ask_policy(publisher, publisher->producer, &policy) == FR_OK)
+    if (publisher->administrable && publisher->producer &&
+        ask_policy(publisher->producer, publisher->options.topic, &policy) == FR_OK)
         judge_retention(publisher, &policy);
+}
+
+/* Later the topic may get a smaller limit; then records that it refuses wait, and the problem is
+ * said (publisher.c), because ending would help nobody. */
+static enum fr_status judge_size(const struct fr_publisher *publisher, const char *topic, const char *what,
+                                 uint64_t bytes, uint64_t takes, struct fr_err *err)
+{
+    if (publisher->checked || bytes == 0 || takes == 0 || takes >= bytes + BATCH_ROOM)
+        return FR_OK;
+    return fr_err_set(err, FR_E_MISMATCH,
+                      "topic %s takes %" PRIu64
+                      " bytes at once (max.message.bytes of the topic, else message.max.bytes "
+                      "of the brokers), and %s lets a record have %" PRIu64 ": set max.message.bytes=%" PRIu64
+                      " or more on the topic%s",
+                      topic, takes, what, bytes, bytes + BATCH_ROOM,
+                      strcmp(what, "export.piece_max") == 0
+                          ? ", or a smaller export.piece_max, which holds for epochs that are cut from then on"
+                          : "");
+}
+
+enum fr_status fr_publisher_check_size(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+                                       const char *what, uint64_t bytes, struct fr_err *err)
+{
+    struct policy policy = {.ms = -1, .bytes = -1};
+    if (publisher->checked || ask_policy(client, topic, &policy) != FR_OK)
+        return FR_OK;
+    return judge_size(publisher, topic, what, bytes, policy.message_bytes, err);
 }
 
 static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *client, bool administrable,
@@ -165,7 +195,7 @@ static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *c
     const char *topic = publisher->options.topic;
     struct policy policy = {.ms = -1, .bytes = -1};
     publisher->administrable = administrable;
-    if (!administrable || ask_policy(publisher, client, &policy) != FR_OK) {
+    if (!administrable || ask_policy(client, topic, &policy) != FR_OK) {
         fr_log(FR_LOG_WARN, "publisher", "topic_policy_unknown",
                "topic=%s problem=\"the broker does not tell the topic's settings; it must not be compacted\"", topic);
         return FR_OK;
@@ -176,7 +206,7 @@ static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *c
                           "name another topic in export.topic",
                           topic);
     judge_retention(publisher, &policy);
-    return FR_OK;
+    return judge_size(publisher, topic, "export.piece_max", publisher->options.record_max, policy.message_bytes, err);
 }
 
 static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,

@@ -66,8 +66,8 @@ static bool store_exists(const char *path)
     return length > 0 && (size_t)length < sizeof(current) && access(current, F_OK) == 0;
 }
 
-/* RocksDB takes a CURRENT that names no MANIFEST for a file that cannot be opened now, which a state
- * that is damaged is not. */
+/* RocksDB takes a CURRENT that names no MANIFEST for a file that cannot be opened now, which a
+ * state that is damaged is not. */
 bool fr_cold_current_leads_on(const char *path)
 {
     char current[PATH_MAX], name[64] = "", manifest[PATH_MAX];

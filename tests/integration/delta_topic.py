@@ -41,8 +41,8 @@ class Life:
         self.create(name, 1)
         self.produce(3000)
 
-    def create(self, topic, partitions):
-        for future in self.admin.create_topics([confluent_kafka.admin.NewTopic(topic, partitions, 1)]).values():
+    def create(self, topic, partitions, **config):
+        for future in self.admin.create_topics([confluent_kafka.admin.NewTopic(topic, partitions, 1, config=config)]).values():
             future.result(PATIENCE)
 
     def produce(self, count):
@@ -186,6 +186,26 @@ class Cases:
         for future in life.admin.alter_configs([resource]).values():
             future.result(PATIENCE)
 
+    def a_topic_that_takes_smaller_records_is_refused_at_the_start_and_waited_for_later(self):
+        life = self.life("small")
+        life.create(life.topic, NP, **{"max.message.bytes": "65536"})
+        daemon = life.daemon(wait_http=False)
+        daemon.expect_exit(3)
+        assert re.search(r"topic \S+ takes 65536 bytes at once .*export.piece_max lets a record have 524288: set max.message.bytes=524416 or more", daemon.log()), daemon.log()
+        self._refuse(life, False)
+        daemon = life.daemon(sets=["export.drain_timeout=2s"])
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+        self._refuse(life, True)
+        life.produce(300)
+        wait_until(lambda: "set max.message.bytes=524416 on it" in daemon.get("/readyz")[1], "it says what it waits for")
+        assert daemon.get("/readyz")[0] == 503 and "max.message.bytes" in daemon.get("/healthz")[1]
+        daemon.process.send_signal(15)
+        daemon.expect_exit(3)
+        assert "set max.message.bytes=524416 on it, then start again" in daemon.log(), daemon.log()
+        self._refuse(life, False)
+        life.to_the_end()
+        life.expect_whole()
+
     def a_backlog_goes_out_merged_through_kills(self):
         life = self.life("backlog")
         memory = pathlib.Path("/dev/shm")
@@ -195,9 +215,9 @@ class Cases:
         life.to_the_end()
         # an epoch has up to 600 KB of metrics' bins
         sets = ["epoch=1ms", "export.backlog_max=64KiB", "export.piece_max=64KiB", "unfolded_max=64MiB", "journal_max=4GiB", "ingest.batch_size=1"]
-        self._refuse(life, True)
         daemon = life.daemon(sets=sets)
         wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+        self._refuse(life, True)
         begin = last_epoch(life.state)
         outbox = lambda: daemon.json("/status").get("outbox", {})
         wait_until(lambda: life.produce(BACKLOG // 2) or outbox()["epochs"] >= BACKLOG, "epochs wait")

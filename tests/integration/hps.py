@@ -100,20 +100,29 @@ class Cases(Live):
         _, gone = self.agree("killed")
         assert gone == 0, gone
 
+    def limit(self, topic, bytes_at_once):
+        entry = confluent_kafka.admin.ConfigEntry("max.message.bytes", str(bytes_at_once), incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
+        resource = confluent_kafka.admin.ConfigResource(confluent_kafka.admin.ResourceType.TOPIC, topic, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
+
     def rows_that_a_topic_refused_come_when_it_takes_them(self):
         """The delta topic holds the epochs meanwhile: what it shows says nothing of the other one."""
-        topic, setting = "hps_et.refused.user", "max.message.bytes"
-        self.admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1, config={setting: "100"})])[topic].result(PATIENCE)
-        self.more(300)
+        topic = "hps_et.refused.user"
+        self.admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1, config={"max.message.bytes": "200000"})])[topic].result(PATIENCE)
+        unfit = self.daemon("refused", wait_http=False)
+        unfit.expect_exit(3)
+        assert re.search(rf"topic {topic} takes 200000 bytes at once .* export.format: hps lets a record have 262144: set max.message.bytes=262272 or more", unfit.log()), unfit.log()
+        self.limit(topic, 1048588)
         daemon = self.daemon("refused")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+        self.limit(topic, 100)
+        self.more(300)
         wait_until(lambda: f"was not accepted by topic {topic}" in daemon.log(), "the refusal is logged with the topic's name")
         self.trained(daemon)
         assert self.replica("refused.delta").applied > 0
         daemon.process.kill()
         daemon.expect_exit(-signal.SIGKILL)
-        entry = confluent_kafka.admin.ConfigEntry(setting, "1048588", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
-        resource = confluent_kafka.admin.ConfigResource(confluent_kafka.admin.ResourceType.TOPIC, topic, incremental_configs=[entry])
-        self.admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
+        self.limit(topic, 1048588)
         again = self.daemon("refused")
         self.trained(again)
         again.drain()

@@ -45,6 +45,8 @@ struct fr_publisher_options {
     uint32_t n_hps_tables;
     const char *const *hps_tables;
     bool create; /* create topics that are missing */
+    /* The largest record that may come (export.piece_max); 0: not known. */
+    uint64_t record_max;
     /* 0: 64 MiB; more waits in the journal, not in memory */
     size_t max_in_flight_bytes;
     const struct fr_publisher_property *properties; /* the operator's */
@@ -75,9 +77,10 @@ void fr_publisher_report(const struct fr_publisher_options *options,
                          void (*problem)(void *self, const char *place, const char *text), void *self);
 
 /* Makes the start check; the caller repeats it while it returns FR_E_UNAVAILABLE. The topic must
- * exist or is created; fewer partitions than `partitions`, or compaction, is FR_E_MISMATCH; further
- * partitions stay empty; and finite retention is warned of. A broker that cannot answer such
- * questions (the embedded one) is used with a warning.
+ * exist or is created; fewer partitions than `partitions`, compaction, or a max.message.bytes that
+ * is too small for record_max (at the first check) is FR_E_MISMATCH; further partitions stay empty,
+ * and finite retention is warned of. A broker that cannot answer such questions (the embedded one)
+ * is used with a warning.
  *
  * The newest record of every partition must be of our model, and its (timeline, epoch, digest) must
  * be an epoch of our chain <= the durable one. Else the topic is foreign, there is a second writer,
@@ -125,6 +128,9 @@ struct fr_publisher_status {
         bool short_retention; /* it keeps less than it has to */
     } topic;
     char problem[256]; /* empty: none */
+    /* Why a topic takes no record of some size, until something is acknowledged again; empty: none.
+     * Nothing but another setting of the topic helps. */
+    char refused[256];
 };
 void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out);
 /* Of each partition an offset before which nothing lies that is later than the epochs offered by

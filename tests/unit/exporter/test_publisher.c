@@ -457,7 +457,13 @@ FR_CASE(a_refused_record_restarts_the_producer_and_everything_arrives)
     publish();
     rd_kafka_mock_push_request_errors(cluster, PRODUCE_API_KEY, 2, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
                                       RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE);
+    FR_UNTIL (status.refused[0]) {
+        (void)!fr_publisher_step(publisher, STEP_MS, &err);
+        fr_publisher_get_status(publisher, &status);
+    }
+    assert_non_null(strstr(status.refused, "set max.message.bytes="));
     step_until(2);
+    assert_string_equal(status.refused, "");
     assert_true(status.errors > 0);
     assert_true(status.resent_epochs > 0);
     assert_string_equal(status.problem, "");
