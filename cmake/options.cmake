@@ -22,6 +22,7 @@ target_compile_definitions(fr_flags INTERFACE _POSIX_C_SOURCE=200809L _DEFAULT_S
 target_compile_options(fr_flags INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
   -Wvla -Wformat=2 $<$<BOOL:${FRESHET_WERROR}>:-Werror> -ffp-contract=off -fno-math-errno -fstack-protector-strong)
 if(FR_SANITIZE)
+  target_compile_definitions(fr_flags INTERFACE FR_READ_BACK) # exporter/codec/write.c
   target_compile_options(fr_flags INTERFACE -fsanitize=${FR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(fr_flags INTERFACE -fsanitize=${FR_SANITIZE})
 else()

@@ -7,6 +7,9 @@
  * piece depends on settings, table and the length of its own envelope only. The same input gives
  * the same bytes: a resend is byte-identical.
  *
+ * What is whole in one record (rewind, model, commit) is read by the reader's code before it goes
+ * out, and in builds with FR_READ_BACK every record: what no reader takes is never published.
+ *
  * Thread: any, no state. It does not sort (input comes sorted by table and key), send, or judge
  * values. */
 #include "codec/codec.h"
@@ -44,6 +47,7 @@ struct writer {
     size_t *at, *end;         /* [n_tables] this partition's rows and drops */
     size_t *stop;             /* [n_tables] behind the table's last */
     bool any_drops;
+    bool whole; /* the record at hand is all there is of its kind in the partition */
     const struct fr_delta_row **picked;
     size_t picked_capacity;
 };
@@ -100,6 +104,21 @@ static void begin_record(struct writer *w, const char *kind, uint32_t n_fields)
     put_uint(w, "i", w->piece);
 }
 
+#ifdef FR_READ_BACK
+enum { READS_ALL_BACK = 1 };
+#else
+enum { READS_ALL_BACK = 0 };
+#endif
+
+static enum fr_status read_back(const struct writer *w)
+{
+    struct fr_delta_record record;
+    enum fr_status status = fr_delta_read(w->record.data, w->record.size, &record, NULL);
+    bool same = status == FR_OK && record.partition == w->partition && record.piece == w->piece &&
+                record.epoch == w->epoch->epoch && record.from == w->epoch->from && record.fp == w->settings->fp;
+    return same ? FR_OK : FR_E_STATE;
+}
+
 static enum fr_status finish_record(struct writer *w)
 {
     static const uint8_t head[5] = {0xa3, 'c', 'r', 'c', 0xce};
@@ -108,6 +127,9 @@ static enum fr_status finish_record(struct writer *w)
     fr_buffer_append(&w->record, &crc, sizeof(crc));
     if (w->record.size > w->settings->piece_max)
         return FR_E_LIMIT;
+    if ((w->whole || READS_ALL_BACK) && read_back(w) != FR_OK)
+        return FR_E_STATE;
+    w->whole = false;
     enum fr_status status = w->sink(w->self, w->partition, w->piece, w->record.data, w->record.size);
     w->piece += 1;
     return status;
@@ -267,6 +289,7 @@ static enum fr_status write_dense(struct writer *w, const struct fr_delta_dense 
 static enum fr_status write_model(struct writer *w)
 {
     begin_record(w, "model", 2);
+    w->whole = true;
     put_name(w, "cfg");
     put_text(w, w->settings->cfg, w->settings->cfg_size);
     put_name(w, "kernel");
@@ -277,6 +300,7 @@ static enum fr_status write_model(struct writer *w)
 static enum fr_status write_rewind(struct writer *w)
 {
     begin_record(w, "rewind", 2);
+    w->whole = true;
     put_uint(w, "to", w->epoch->rewind->to);
     put_name(w, "snap");
     put_name(w, w->epoch->rewind->snap);
@@ -315,6 +339,7 @@ static enum fr_status write_commit(struct writer *w)
 {
     const struct fr_delta_commit *commit = &w->epoch->commit;
     begin_record(w, "commit", 10);
+    w->whole = true;
     put_uint(w, "n", w->piece);
     put_uint(w, "rows", w->n_rows);
     put_uint(w, "drops", w->n_drops);

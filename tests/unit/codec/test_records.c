@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/crc32c.h"
+#include "base/cursor.h"
 #include "golden_epoch.h"
 
 enum { RECORDS_MAX = 4096 };
@@ -641,9 +642,159 @@ FR_FIXTURE(release_all)
     return 0;
 }
 
+static uint64_t random_state = 11;
+
+static uint64_t draw(uint64_t below)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (random_state >> 33) % below;
+}
+
+static void draw_name(char *out, size_t most, const char *signs)
+{
+    size_t size = draw(3) == 0 ? most : 1 + draw(most), n = strlen(signs);
+    for (size_t i = 0; i < size; i++)
+        out[i] = signs[draw(n)];
+    out[size] = '\0';
+}
+
+#define NAME_SIGNS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+#define TOPIC_SIGNS NAME_SIGNS "0123456789.-"
+#define PATH_SIGNS TOPIC_SIGNS " !#$%&'()*+,/:;<=>?@[]^`{|}~"
+
+enum { OFFSETS = 6, TABLES = 3, DRAWN_ROWS = 20 };
+
+/* The positions of a commit, as those read them who want them. */
+static void assert_offsets(const struct fr_delta_record *record, const struct fr_delta_offset *expected, uint32_t n)
+{
+    struct fr_cursor cursor;
+    struct fr_token token;
+    uint32_t at = 0;
+    fr_cursor_init(&cursor, FR_FORMAT_MSGPACK, record->commit.offsets, record->commit.offsets_size, NULL);
+    assert_int_equal(fr_cursor_next(&cursor, &token), FR_OK);
+    assert_int_equal(token.kind, FR_TOKEN_MAP);
+    while (fr_cursor_next(&cursor, &token) == FR_OK && token.kind == FR_TOKEN_STRING) {
+        const struct fr_token topic = token;
+        assert_int_equal(fr_cursor_next(&cursor, &token), FR_OK);
+        assert_int_equal(token.kind, FR_TOKEN_MAP);
+        while (fr_cursor_next(&cursor, &token) == FR_OK && token.kind == FR_TOKEN_UINT) {
+            assert_true(at < n && topic.size == strlen(expected[at].topic) &&
+                        memcmp(topic.bytes, expected[at].topic, topic.size) == 0);
+            assert_true(token.u == (uint64_t)expected[at].partition);
+            assert_int_equal(fr_cursor_next(&cursor, &token), FR_OK);
+            assert_true(token.kind == FR_TOKEN_UINT && token.u == (uint64_t)expected[at].next_offset);
+            at++;
+        }
+    }
+    assert_int_equal(at, n);
+}
+
+static const float drawn_values[3] = {0.5f, -1e30f, 0.0f};
+
+static void draw_settings(struct fr_codec_settings *settings, struct fr_codec_table *tables)
+{
+    static char cfg[] = "{}";
+    *settings = (struct fr_codec_settings){.revision = FR_CODEC_REVISION,
+                                           .np = (uint32_t)(draw(10) ? 1 + draw(5) : FR_DELTA_PARTITIONS_MAX),
+                                           .quantize = (enum fr_codec_quantize)draw(4),
+                                           .piece_max = 8192,
+                                           .fp = draw(2) ? UINT64_MAX : draw(UINT32_MAX),
+                                           .cfg = cfg,
+                                           .cfg_size = sizeof(cfg) - 1,
+                                           .n_tables = TABLES,
+                                           .tables = tables};
+    draw_name(settings->model, 120, TOPIC_SIGNS);
+    for (uint32_t t = 0; t < TABLES; t++) {
+        tables[t] = (struct fr_codec_table){.n_parts = 1 + (uint32_t)draw(3)};
+        draw_name(tables[t].name, 63, NAME_SIGNS);
+        for (uint32_t p = 0; p < tables[t].n_parts; p++) {
+            draw_name(tables[t].parts[p].name, 63, NAME_SIGNS);
+            tables[t].value_floats += tables[t].parts[p].dim = 1;
+        }
+    }
+}
+
+static uint32_t draw_offsets(struct fr_delta_offset *offsets, char (*names)[250])
+{
+    uint32_t n = (uint32_t)draw(OFFSETS + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        bool file = draw(2);
+        snprintf(names[i], 250, file ? "file:%u" : "t%u", i);
+        draw_name(names[i] + strlen(names[i]), 200, file ? PATH_SIGNS : TOPIC_SIGNS);
+        offsets[i] = (struct fr_delta_offset){names[i], (int32_t)draw(INT32_MAX),
+                                              draw(2) ? INT64_MAX : (int64_t)draw(UINT32_MAX)};
+    }
+    return n;
+}
+
+/* Whatever names, numbers and positions a configuration and a state may have: the reader takes each
+ * record, and says what was written. */
+FR_CASE(every_record_that_may_be_written_is_read_back)
+{
+    for (int round = 0; round < 200; round++) {
+        struct fr_codec_settings settings;
+        struct fr_codec_table tables[TABLES];
+        struct fr_delta_offset offsets[OFFSETS];
+        char names[OFFSETS][250], snap[180];
+        struct fr_delta_row rows[TABLES * DRAWN_ROWS];
+        size_t n_rows = 0;
+        draw_settings(&settings, tables);
+        draw_name(snap, 170, TOPIC_SIGNS);
+        for (uint32_t t = 0; t < TABLES; t++)
+            for (uint64_t k = 0; k < DRAWN_ROWS; k++)
+                rows[n_rows++] =
+                    (struct fr_delta_row){.table = t,
+                                          .key = k == DRAWN_ROWS - 1 ? UINT64_MAX : k << 59 | draw(1 << 30),
+                                          .why = (uint8_t)(k % 3 ? 0 : 1 + draw(5)),
+                                          .values = k % 3 ? drawn_values : NULL};
+        const uint64_t epoch = draw(2) ? UINT64_MAX - 1 : 1 + draw(1000);
+        const struct fr_delta_rewind rewind = {draw(2) ? 0 : UINT64_MAX - 1, snap};
+        const struct fr_delta_epoch written = {
+            .timeline = draw(2) ? UINT64_MAX : 1,
+            .epoch = epoch,
+            .from = draw(2) ? 1 : epoch,
+            .digest = UINT64_MAX,
+            .with_model = true,
+            .rewind = draw(2) ? &rewind : NULL,
+            .rows = rows,
+            .n_rows = n_rows,
+            .commit = {.wm_ms = INT64_MAX,
+                       .t_ms = -1,
+                       .samples = UINT64_MAX,
+                       .n_offsets = draw_offsets(offsets, names),
+                       .offsets = offsets,
+                       .snap = {.name = draw(2) ? snap : NULL, .bytes = UINT64_MAX}}};
+        uint64_t saturated = 0;
+        drop_records(&all);
+        assert_int_equal(fr_delta_write(&settings, &written, keep, &all, &saturated), FR_OK);
+        for (size_t i = 0; i < all.count; i++) {
+            struct fr_delta_record record = read_ok(i);
+            assert_true(record.timeline == written.timeline && record.epoch == epoch && record.from == written.from);
+            assert_true(record.model.size == strlen(settings.model) && record.np == settings.np);
+            if (record.kind == FR_DELTA_COMMIT)
+                assert_offsets(&record, offsets, written.commit.n_offsets);
+        }
+    }
+    drop_records(&all);
+}
+
+/* The writer is no way around the reader: a name that no reader takes is not sent. */
+FR_CASE(a_record_that_no_reader_takes_is_not_written)
+{
+    struct golden g;
+    golden_init(&g);
+    uint64_t saturated = 0;
+    drop_records(&all);
+    g.settings.model[0] = '\0';
+    assert_int_equal(fr_delta_write(&g.settings, &g.epoch, keep, &all, &saturated), FR_E_STATE);
+    assert_int_equal(all.count, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_record_that_may_be_written_is_read_back),
+        cmocka_unit_test(a_record_that_no_reader_takes_is_not_written),
         cmocka_unit_test(pieces_are_numbered_from_0_and_ordered_rewind_model_rows_drop_dense_commit),
         cmocka_unit_test(rows_drops_and_dense_read_back_as_quantized),
         cmocka_unit_test(exact_parameters_travel_as_f32_in_an_f16_timeline),

@@ -142,7 +142,9 @@ struct fr_delta_epoch {
 /* A sink is called for every record, partition by partition, pieces ascending, the commit last. The
  * bytes are valid during the call. A status other than FR_OK stops. */
 typedef enum fr_status fr_delta_sink(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size);
-/* Adds the number of values that were cut to the largest finite f16 to *saturated. */
+/* Adds the number of values that were cut to the largest finite f16 to *saturated. FR_E_INVALID:
+ * the input's order; FR_E_LIMIT: piece_max; FR_E_STATE: a record was made that no reader takes, and
+ * was not given to the sink. */
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
                               fr_delta_sink *sink, void *self, uint64_t *saturated) FR_MUST_CHECK;
 
