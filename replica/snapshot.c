@@ -296,12 +296,14 @@ static bool is_snapshot(const char *directory)
 }
 
 /* The snapshot that is served already, after a gap: nothing is read, and what follows it is taken
- * when it comes, as after the first time. */
+ * when it comes, as after the first time. That helps where records were passed over, so once an
+ * epoch is enough: where they are gone the next gap is the same. */
 static bool is_served(struct freshet_replica *replica, const char *path)
 {
     struct fr_manifest manifest = {0};
     struct fr_err ignored = {0};
-    if (replica->stopped != FRESHET_E_GAP || fr_manifest_read(path, &manifest, NULL, NULL, &ignored) != FR_OK)
+    if (replica->stopped != FRESHET_E_GAP || replica->taken_back == replica->epoch ||
+        fr_manifest_read(path, &manifest, NULL, NULL, &ignored) != FR_OK)
         return false;
     bool same = manifest.timeline == replica->timeline && manifest.epoch == replica->epoch &&
                 manifest.digest == replica->digest && strcmp(manifest.model, replica->model_name) == 0;
@@ -317,6 +319,7 @@ static enum fr_status load_or_keep(struct freshet_replica *replica, const char *
     memset(replica->last_committed, 0, replica->np * sizeof(*replica->last_committed));
     memset(replica->begun, 0, sizeof(replica->begun));
     replica->stopped = FRESHET_OK;
+    replica->taken_back = replica->epoch;
     return FR_OK;
 }
 

@@ -244,6 +244,40 @@ FR_CASE(a_gap_is_met_by_loading_the_newest_snapshot)
     ends_like_one_that_never_stopped(replica, h);
 }
 
+/* What was passed over behind a wrong hint is read from further back; where it is gone the gap
+ * stays. */
+FR_CASE(a_gap_is_taken_back_once_with_the_snapshot_that_is_served)
+{
+    char name[FR_MANIFEST_NAME_MAX], path[PATH_MAX], problem[256];
+    struct history *h = history_of(3, 100);
+    history_snapshot(h, folder, name);
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    history_epoch(h, 100);
+    history_epoch(h, 100);
+    struct freshet_event event;
+    for (int gone = 0; gone < 2; gone++) {
+        struct freshet_replica *replica = replica_new();
+        assert_int_equal(freshet_replica_load(replica, path, problem, sizeof(problem)), FRESHET_OK);
+        assert_int_equal(feed(replica, &h->topic[first_of(h, 5)], &event), FRESHET_E_GAP);
+        assert_int_equal(freshet_replica_load(replica, path, problem, sizeof(problem)), FRESHET_OK);
+        assert_int_equal(info_of(replica).epoch, 3);
+        if (gone) {
+            assert_int_equal(feed(replica, &h->topic[first_of(h, 5)], &event), FRESHET_E_GAP);
+            assert_int_equal(freshet_replica_load(replica, path, problem, sizeof(problem)), FRESHET_E_INVALID);
+            freshet_replica_free(replica);
+            continue;
+        }
+        feed_ok(replica, h, first_of(h, 3), h->n_topic);
+        assert_int_equal(info_of(replica).epoch, 5);
+        struct freshet_replica *whole = replica_new();
+        feed_ok(whole, h, 0, h->n_topic);
+        assert_int_equal(dump_hash(replica), dump_hash(whole));
+        freshet_replica_free(whole);
+        freshet_replica_free(replica);
+    }
+    history_free(h);
+}
+
 /* The snapshot comes when the replica has stopped already. */
 FR_CASE(a_replica_that_stopped_looks_for_a_newer_snapshot_at_every_commit)
 {
@@ -427,6 +461,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_load_that_was_refused_memory_changes_nothing_and_may_be_made_again, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_gap_is_met_by_loading_the_newest_snapshot, begin, end),
+        cmocka_unit_test_setup_teardown(a_gap_is_taken_back_once_with_the_snapshot_that_is_served, begin, end),
         cmocka_unit_test_setup_teardown(a_replica_that_stopped_looks_for_a_newer_snapshot_at_every_commit, begin, end),
         cmocka_unit_test_setup_teardown(a_replica_without_the_topics_beginning_begins_with_the_first_snapshot_there_is,
                                         begin, end),
