@@ -160,6 +160,10 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
                   (conf->ingest.dead_letter_topic && strcmp(topic, conf->ingest.dead_letter_topic) == 0)))
         fr_refuse(loader, export_ ? export_ : root, "export.topic", "`%s` is a topic of `ingest`; expected another",
                   topic);
+    const struct fr_node *brokers = fr_node_get(ingest, "brokers");
+    char problem[256];
+    if (conf->ingest.brokers && !fr_conf_brokers_are_sound(conf->ingest.brokers, problem, sizeof(problem)))
+        fr_refuse(loader, brokers, "ingest.brokers", "%s", problem);
     if (conf->ingest.brokers && conf->export_.brokers && strcmp(conf->ingest.brokers, conf->export_.brokers) != 0)
         fr_refuse(loader, fr_node_get(export_, "brokers"), "export.brokers",
                   "other brokers than those of `ingest` are not in this version");

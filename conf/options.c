@@ -144,7 +144,9 @@ const struct fr_option fr_options[] = {
            "time after which the hook is ended and has failed"),
 
     GROUP("ingest", "the sample log", .required = true),
-    ROW(TEXT, "ingest.brokers", IN(fr_conf, ingest.brokers), NULL, "Kafka bootstrap servers, `host:port,host:port`",
+    ROW(TEXT, "ingest.brokers", IN(fr_conf, ingest.brokers), NULL,
+        "Kafka bootstrap servers, `host:port,host:port`; dead letters and deltas go there, too, so that `files` alone "
+        "need them",
         .required = true),
     CUSTOM("ingest.topic", "topic name", topic, "topic of the samples; this, `topics` or `files`"),
     CUSTOM("ingest.topics", "list of topic names", topics,

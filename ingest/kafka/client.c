@@ -133,6 +133,12 @@ static enum fr_status set_layers(rd_kafka_conf_t *conf, const struct fr_kafka_op
     return status == FR_OK ? set_all(conf, options->required, err) : status;
 }
 
+/* Where the operator wrote the settings. */
+static const char *source_of(const struct fr_kafka_options *options)
+{
+    return options->file ? options->file : options->n_texts ? "--kafka" : "ingest.kafka";
+}
+
 /* The place of the property that librdkafka's reason begins with or quotes. */
 static const char *place_of_reason(const struct fr_kafka_options *options, const char *reason)
 {
@@ -142,11 +148,45 @@ static const char *place_of_reason(const struct fr_kafka_options *options, const
     return options->n_properties > 0 ? options->properties[0].place : NULL;
 }
 
+static bool is_mechanism(const char *name)
+{
+    static const char mechanism[] = "sasl.mechanism"; /* and sasl.mechanisms */
+    return strncmp(name, mechanism, sizeof(mechanism) - 1) == 0;
+}
+
+static bool mechanism_given(const struct fr_kafka_options *options)
+{
+    bool given = options->file != NULL; /* it may be there */
+    for (size_t i = 0; i < options->n_properties; i++)
+        given |= is_mechanism(options->properties[i].name);
+    for (size_t i = 0; i < options->n_texts; i++)
+        given |= is_mechanism(options->texts[i]);
+    return given;
+}
+
+/* What librdkafka would say in words of its own, or not at all. */
+static enum fr_status check(const rd_kafka_conf_t *conf, const struct fr_kafka_options *options, struct fr_err *err)
+{
+    char problem[256];
+    if (options->brokers && !fr_conf_brokers_are_sound(options->brokers, problem, sizeof(problem)))
+        return fr_err_set(err, FR_E_INVALID, "brokers: %s", problem);
+    enum fr_status status = fr_kafka_check_login(conf, mechanism_given(options), err);
+    if (status != FR_OK)
+        (void)fr_err_wrap(err, "%s", source_of(options));
+    return status;
+}
+
 enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t **out, struct fr_err *err)
 {
     char reason[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     enum fr_status status = set_layers(conf, options, err);
+    struct fr_err local = {0};
+    if (status == FR_OK && (out || options->report) && (status = check(conf, options, &local)) != FR_OK) {
+        rd_kafka_conf_destroy(conf);
+        (void)fr_err_set(err, status, "%s", local.text);
+        return is_told(options, place_of_reason(options, local.text), &local) ? FR_OK : status;
+    }
     if (status == FR_OK && (out || options->report)) {
         rd_kafka_conf_set_opaque(conf, options->opaque);
         rd_kafka_conf_set_log_cb(conf, options->report ? log_asked : options->on_error ? log_told : log_all);
@@ -161,8 +201,7 @@ enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t 
             *out = client;
         if (client)
             return FR_OK;
-        const char *from = options->file ? options->file : options->n_texts ? "--kafka" : "ingest.kafka";
-        status = fr_err_set(err, FR_E_INVALID, "%s: %s", from, reason);
+        status = fr_err_set(err, FR_E_INVALID, "%s: %s", source_of(options), reason);
         if (is_told(options, place_of_reason(options, reason), err))
             status = FR_OK;
     }

@@ -10,5 +10,9 @@ enum fr_status fr_kafka_set(rd_kafka_conf_t *conf, const char *name, const char 
 /* FR_E_INVALID with FILE:LINE; what fr_file_read gives. */
 enum fr_status fr_kafka_set_file(rd_kafka_conf_t *conf, const char *path, bool brokers_given,
                                  struct fr_err *err) FR_MUST_CHECK;
+/* FR_E_INVALID: a login or a certificate is not what the other settings need; the text begins with
+ * the property. `mechanism_given`: sasl.mechanism was set, or that is not known. */
+enum fr_status fr_kafka_check_login(const rd_kafka_conf_t *conf, bool mechanism_given,
+                                    struct fr_err *err) FR_MUST_CHECK;
 
 #endif

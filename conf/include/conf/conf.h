@@ -409,6 +409,8 @@ void fr_conf_free(struct fr_conf *conf);
  * takes. */
 /* The names of Kafka properties whose values may be shown; everything else may be a secret. */
 bool fr_conf_property_is_shown(const char *name);
+/* Whether the text is a list of brokers; else what is wrong, with the form that is expected. */
+bool fr_conf_brokers_are_sound(const char *text, char *problem, size_t size);
 void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out);
 /* Writes Writes Markdown of every option, generated from the table: conf/OPTIONS.md. */
 void fr_conf_reference(struct fr_buffer *out);

@@ -33,6 +33,30 @@ FR_CASE(files_are_read_with_and_without_a_topic)
     fr_conf_free(conf);
 }
 
+FR_CASE(brokers_have_the_form_that_kafka_reads)
+{
+    static const char *const good[] = {
+        "h:1",      "h", "a:1,b:65535", "10.0.0.1:9092", "[::1]:9092", "[fe80::1%eth0]:1,b:2", "SASL_SSL://h:9092",
+        "a_b-c.d:9"};
+    static const char *const bad[] = {"kafka://h:1", "http://h", "a:1;b:2",  "a:99999",  "a:0",  "a:",       ":1",
+                                      "a:1,",        ",a:1",     "a:1,,b:2", "a:1, b:2", " a:1", "a b:1",    "::1:9092",
+                                      "[::1",        "[::1]9",   "[]:1",     "a:1x",     "a:-1", "a:065536", "[h]:1"};
+    char problem[256];
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        if (!fr_conf_brokers_are_sound(good[i], problem, sizeof(problem)))
+            fail_msg("%s: %s", good[i], problem);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        if (fr_conf_brokers_are_sound(bad[i], problem, sizeof(problem)))
+            fail_msg("%s", bad[i]);
+        assert_contains(problem, "expected host:port,host:port (an IPv6 address in brackets, [::1]:9092)");
+    }
+    char *text = variant("brokers: \"localhost:9092\"", "brokers: \"a:1,b:99999\"");
+    char *problems = problems_of(text, NULL, 0);
+    assert_contains(problems, "test.yaml:5:12: ingest.brokers: `b:99999` is not a port from 1 to 65535; expected");
+    free(problems);
+    free(text);
+}
+
 FR_CASE(a_start_is_a_word_or_a_time)
 {
     static const struct {
@@ -404,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_topics_are_read),
         cmocka_unit_test(files_are_read_with_and_without_a_topic),
+        cmocka_unit_test(brokers_have_the_form_that_kafka_reads),
         cmocka_unit_test(a_start_is_a_word_or_a_time),
         cmocka_unit_test(a_time_on_the_command_line_is_read_like_a_start),
         cmocka_unit_test(sampling_and_grouped_metrics_are_read),

@@ -84,6 +84,24 @@ FR_CASE(a_login_without_a_user_is_named)
     assert_said("    security.protocol: sasl_ssl\n    sasl.mechanism: PLAIN\n", "sasl.username");
 }
 
+FR_CASE(a_login_that_lacks_something_names_the_property)
+{
+    assert_said("    security.protocol: sasl_ssl\n",
+                "c.yaml:8:5: ingest.kafka: security.protocol: sasl_ssl needs sasl.mechanism, which is missing");
+    assert_said("    security.protocol: sasl_plaintext\n    sasl.mechanisms: SCRAM-SHA-512\n    sasl.username: u\n",
+                "needs sasl.password, missing here");
+}
+
+FR_CASE(a_certificate_that_cannot_be_read_or_is_no_pem_is_named)
+{
+    assert_said("    ssl.ca.location: /nowhere/ca.pem\n    security.protocol: ssl\n",
+                "c.yaml:8:5: ingest.kafka: ssl.ca.location: cannot open /nowhere/ca.pem: No such file");
+    assert_said("    security.protocol: ssl\n    ssl.ca.location: /dev/null\n",
+                "c.yaml:9:5: ingest.kafka: ssl.ca.location: /dev/null is not PEM");
+    assert_said("    security.protocol: ssl\n    ssl.certificate.location: /tmp\n",
+                "ssl.certificate.location: /tmp is a directory");
+}
+
 FR_CASE(what_only_the_publisher_refuses_is_found)
 {
     assert_said("    max.in.flight.requests.per.connection: 100\n", "max.in.flight");
@@ -102,6 +120,8 @@ int main(void)
         cmocka_unit_test(an_unknown_property_and_a_bad_value_are_both_named_with_their_places),
         cmocka_unit_test(a_certificate_that_is_not_there_is_named),
         cmocka_unit_test(a_login_without_a_user_is_named),
+        cmocka_unit_test(a_login_that_lacks_something_names_the_property),
+        cmocka_unit_test(a_certificate_that_cannot_be_read_or_is_no_pem_is_named),
         cmocka_unit_test(what_only_the_publisher_refuses_is_found),
         cmocka_unit_test(a_bad_value_that_may_be_a_secret_is_not_shown),
     };

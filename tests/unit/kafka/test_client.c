@@ -52,7 +52,7 @@ FR_CASE(the_operator_goes_over_ours_and_what_is_required_over_all)
     expect_setting(&options, "linger.ms", "9");
 }
 
-static void expect_refused(const struct fr_kafka_options *options, const char *begin)
+static void expect_refused_once(const struct fr_kafka_options *options, const char *begin)
 {
     struct fr_err err = {0};
     rd_kafka_t *client = NULL;
@@ -60,7 +60,20 @@ static void expect_refused(const struct fr_kafka_options *options, const char *b
     assert_null(client);
     assert_memory_equal(err.text, begin, strlen(begin));
     assert_null(strstr(err.text, "secret"));
+}
+
+/* Also by a look at the settings alone. */
+static void expect_refused(const struct fr_kafka_options *options, const char *begin)
+{
+    expect_refused_once(options, begin);
     assert_int_equal(fr_kafka_open(options, NULL, NULL), FR_E_INVALID);
+}
+
+FR_CASE(brokers_in_another_form_are_refused_by_every_client)
+{
+    expect_refused_once(&(struct fr_kafka_options){.name = "m", .brokers = "a:1;b:2"}, "brokers: `a:1;b:2` is more");
+    expect_refused_once(&(struct fr_kafka_options){.name = "m", .brokers = "a:99999"},
+                        "brokers: `a:99999` is not a port");
 }
 
 FR_CASE(a_refusal_names_where_it_was_written_and_no_value)
@@ -178,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_names_its_model_and_is_back_within_a_second),
         cmocka_unit_test(the_operator_goes_over_ours_and_what_is_required_over_all),
+        cmocka_unit_test(brokers_in_another_form_are_refused_by_every_client),
         cmocka_unit_test(a_refusal_names_where_it_was_written_and_no_value),
         cmocka_unit_test(a_file_of_properties_is_read_line_by_line),
         cmocka_unit_test(the_command_line_goes_over_the_file),
