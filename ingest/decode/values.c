@@ -52,7 +52,8 @@ static enum fr_status not_an_id(struct fr_decoder *d, const struct fr_token *tok
 {
     if (token->kind == FR_TOKEN_FLOAT)
         return fr_decode_fail(d, FR_E_INVALID, "%.17g is not an integer, so it is no id", token->f);
-    return fr_decode_fail(d, FR_E_INVALID, "%s is no id", fr_decode_kind(token));
+    return fr_decode_fail(d, FR_E_INVALID, "%s is no id%s", fr_decode_kind(token),
+                          token->kind == FR_TOKEN_BOOL ? ": send 0 or 1" : "");
 }
 
 /* The elements of an array of ids. */
@@ -224,7 +225,10 @@ __attribute__((cold)) static enum fr_status not_a_number(struct fr_decoder *d, e
 {
     if (status == FR_E_NONFINITE)
         return fr_decode_fail(d, FR_E_INVALID, "dense value is not finite");
-    return fr_decode_fail(d, FR_E_INVALID, "%s where a number was expected", fr_decode_kind(token));
+    return fr_decode_fail(d, FR_E_INVALID, "%s where a number was expected%s", fr_decode_kind(token),
+                          token->kind == FR_TOKEN_NIL
+                              ? ": `default` stands in for a whole slot only, so give each number a slot of its own"
+                              : "");
 }
 
 static inline enum fr_status dense_number(struct fr_decoder *d, uint32_t s, const struct fr_token *token, float *out)
