@@ -303,7 +303,7 @@ static bool document_ready(struct fr_service *service, const struct fr_snapshots
         start_reason(service, reason, sizeof(reason));
     else if (s->trainer.paused[0])
         snprintf(reason, sizeof(reason), "paused: %s", s->trainer.paused);
-    else if (s->ingest.paused)
+    else if (s->ingest.pause != FR_INGEST_READS)
         snprintf(reason, sizeof(reason), "paused: %s", s->ingest.problem);
     else if (fr_service_epoch_late(service, reason, sizeof(reason)))
         ; /* said */
@@ -331,13 +331,15 @@ static bool document_ready(struct fr_service *service, const struct fr_snapshots
 static bool watermark_ahead(const struct fr_service *service, const struct fr_snapshots *s, char *reason, size_t size)
 {
     int64_t watermark_ms = s->trainer.history.watermark_ms, now_ms = fr_wall_ms(service->clock);
+    if (s->ingest.pause == FR_INGEST_PAUSED_CLOCK) /* that says more */
+        return false;
     if (service->conf->ingest.lockstep || watermark_ms <= now_ms ||
         watermark_ms - now_ms <= service->conf->ingest.future_max_ms)
         return false;
     snprintf(reason, size,
              "the watermark lies %" PRId64
              " s after this host's clock: rows expire too early and decayed metrics stand "
-             "still until then; set the clock right, or train anew in another state_dir",
+             "still until then; set the clock right (NTP), or, if it is right, train anew in another state_dir",
              (watermark_ms - now_ms) / 1000);
     return true;
 }

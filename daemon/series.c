@@ -57,7 +57,7 @@ void fr_documents_settled_release(struct fr_settled *settled)
 
 /* ---- state ---- */
 
-static void series_paused(struct fr_registry *registry, enum fr_pause pause, bool malformed)
+static void series_paused(struct fr_registry *registry, enum fr_pause pause, enum fr_ingest_pause refused)
 {
     static const char help[] = "1 while reading is paused for the reason; /status has the text.";
     for (int why = FR_PAUSE_NONE + 1; why < FR_PAUSE_KINDS; why++) {
@@ -65,7 +65,8 @@ static void series_paused(struct fr_registry *registry, enum fr_pause pause, boo
         fr_metric_label(labels, sizeof(labels), "reason", fr_trainer_pauses[why]);
         fr_gauge(registry, "freshet_paused", labels, help, why == (int)pause);
     }
-    fr_gauge(registry, "freshet_paused", "reason=\"malformed\"", help, malformed);
+    fr_gauge(registry, "freshet_paused", "reason=\"malformed\"", help, refused == FR_INGEST_PAUSED_RECORDS);
+    fr_gauge(registry, "freshet_paused", "reason=\"clock\"", help, refused == FR_INGEST_PAUSED_CLOCK);
 }
 
 static void series_state(struct fr_service *service, const struct fr_snapshots *s)
@@ -84,7 +85,7 @@ static void series_state(struct fr_service *service, const struct fr_snapshots *
              "Wall time minus Kafka timestamp of the last record polled; 0 at the end of the log, NaN while no broker "
              "is connected.",
              started && s->ingest.connected ? (double)s->ingest.lag_ms / 1e3 : (double)NAN);
-    series_paused(registry, s->trainer.pause, s->ingest.paused);
+    series_paused(registry, s->trainer.pause, s->ingest.pause);
 }
 
 /* ---- the stream ---- */

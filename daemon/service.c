@@ -370,6 +370,7 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
                                        .until_end = service->until_end || conf->ingest.lockstep,
                                        .until_ms = service->until_ms,
                                        .end_offsets = end,
+                                       .epoch_wall_ms = service->epoch_wall_ms,
                                        .fix_end = fix_end,
                                        .fix_end_self = service,
                                        .skips = service->skips,

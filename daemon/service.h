@@ -219,6 +219,7 @@ struct fr_service {
     /* when the newest epoch became durable, and was acknowledged; before that the end of
      * recovery */
     _Atomic int64_t durable_wall_ms, published_wall_ms;
+    int64_t epoch_wall_ms;           /* of the restored state's newest epoch; 0: none */
     _Atomic uint64_t appended_bytes; /* as fr_trainer_produced_bytes counts them */
     /* Of the epoch that the durable thread has in hand: when it was cut (0: none), what it waits
      * for. */

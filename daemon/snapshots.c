@@ -518,8 +518,10 @@ enum fr_status fr_snapshots_restore(struct fr_service *service, const uint8_t *s
     struct fr_arena arena = {.block_size = 4096};
     struct fr_announcement *announcement = fr_alloc(1, sizeof(*announcement));
     enum fr_status status = fr_announcement_parse(section, size, &arena, announcement);
-    if (status == FR_OK)
+    if (status == FR_OK) {
         service->snapshots.announced = announcement->snapshot;
+        service->epoch_wall_ms = announcement->wall_ms;
+    }
     free(announcement);
     fr_arena_release(&arena);
     return status;

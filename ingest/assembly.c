@@ -113,7 +113,7 @@ void fr_assembly_moved(struct fr_ingest *ingest)
 
 bool fr_assembly_due(struct fr_ingest *ingest, uint64_t now_ns)
 {
-    if (ingest->lockstep || !ingest->open || fr_ingest_malformed_holds(ingest))
+    if (ingest->lockstep || !ingest->open)
         return false;
     uint64_t wait_ns = (uint64_t)ingest->conf->ingest.batch_wait_ms * 1000000u;
     return ingest->open->n_positions && now_ns - ingest->open_since_ns >= wait_ns;
@@ -318,20 +318,10 @@ static int64_t receipt_ms(const struct fr_ingest *ingest, bool again)
     return ingest->lockstep || again ? 0 : fr_wall_ms(ingest->clock);
 }
 
-static void count_refused(struct fr_ingest *ingest, enum fr_future future)
+static void tell_future(struct fr_ingest *ingest, enum fr_future future)
 {
-    switch (future) {
-    case FR_FUTURE_NONE:
-        fr_ingest_malformed_refused(ingest, pending_stream(ingest));
-        return;
-    case FR_FUTURE_TIMESTAMP:
-        ingest->tally.future_timestamp++;
-        break;
-    case FR_FUTURE_CLOCK:
-        ingest->tally.future_clock++;
-        break;
-    }
-    fr_ingest_malformed_accepted(ingest, pending_stream(ingest));
+    uint64_t *count = future == FR_FUTURE_CLOCK ? &ingest->tally.future_clock : &ingest->tally.future_timestamp;
+    (*count)++;
     if (!fr_log_due(&ingest->told_future_ns, fr_mono_ns(ingest->clock), FR_TELL_FUTURE_NS))
         return;
     const struct fr_partition_position *place = fr_stream_position(ingest, pending_stream(ingest));
@@ -362,9 +352,25 @@ static void tell_unknown(struct fr_ingest *ingest, const struct fr_stream *strea
     }
 }
 
+/* The end of a stream of which records are held waits with them. */
+static bool holds_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
+{
+    if (stream->n_held == 0 || ingest->held.replaying)
+        return false;
+    struct fr_source_event end = {.kind = event->kind, .offset = event->offset};
+    if (event->kind == FR_SOURCE_RECORD) /* one behind the end of a bounded run */
+        end.kind = FR_SOURCE_END;
+    stream->at_end = true;
+    if (!stream->end_held)
+        fr_held_push(ingest, stream, &end);
+    if (event->kind == FR_SOURCE_FINISHED)
+        fr_ingest_malformed_held(ingest, stream);
+    return true;
+}
+
 static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
-    bool counted = stream->has_interrupted;
+    bool counted = stream->has_interrupted || ingest->held.replaying;
     stream->has_interrupted = false;
     if (event->offset < stream->next) {
         ingest->tally.dropped_duplicates++;
@@ -372,8 +378,10 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
         return FR_OK;
     }
     if (stream->end >= 0 && event->offset >= stream->end) {
+        bool held = holds_end(ingest, stream, event);
         fr_stream_release(stream, event);
-        fr_stream_finish(ingest, stream);
+        if (!held)
+            fr_stream_finish(ingest, stream);
         return FR_OK;
     }
     stream->at_end = false;
@@ -390,13 +398,22 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
     struct fr_record record = {event->value, event->size, event->timestamp_ms, ingest->received_ms};
     enum fr_status status = fr_decode_record(decoder, &record, &ingest->staged, &ingest->reason);
     tell_unknown(ingest, stream);
+    enum fr_future future = status == FR_OK ? FR_FUTURE_NONE : fr_decoder_refused_future(decoder);
+    if (status == FR_OK ? fr_ingest_malformed_accepted(ingest, stream)
+                        : fr_ingest_malformed_refused(ingest, stream, future)) {
+        if (!ingest->held.kept)
+            fr_held_push(ingest, stream, &ingest->event);
+        ingest->held.kept = false;
+        fr_ingest_malformed_held(ingest, stream);
+        return FR_OK;
+    }
     if (status == FR_OK) {
-        fr_ingest_malformed_accepted(ingest, stream);
         ingest->staged_from = !again ? 0 : stream->item < ingest->staged ? stream->item : ingest->staged;
         bool skipped = fr_positions_skips(fr_stream_position(ingest, stream), event->offset);
         ingest->pending = skipped ? FR_PENDING_SKIP : FR_PENDING_SAMPLES;
     } else {
-        count_refused(ingest, fr_decoder_refused_future(decoder));
+        if (future != FR_FUTURE_NONE)
+            tell_future(ingest, future);
         ingest->pending = FR_PENDING_LETTER;
     }
     return fr_assembly_pending(ingest);
@@ -404,6 +421,8 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
 
 static void take_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
 {
+    if (holds_end(ingest, stream, event))
+        return;
     /* Only whether the fixed end is reached: a batch must not depend on when the log was at its
      * end. */
     if (stream->end >= 0) {
@@ -435,6 +454,8 @@ enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *str
         take_end(ingest, stream, event);
         break;
     case FR_SOURCE_FINISHED:
+        if (holds_end(ingest, stream, event))
+            break;
         take_end(ingest, stream, event);
         fr_stream_finish(ingest, stream);
         break;

@@ -265,6 +265,7 @@ void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const ch
     const struct fr_partition_position *p = fr_stream_position(ingest, stream);
     FR_CHECK(fr_stream_is_read(stream));
     stream->feed->source.halt(stream->feed->source.self, stream->partition);
+    fr_held_forget(ingest, stream);
     stream->state = FR_STREAM_STOPPED;
     stream->at_end = false;
     stream->retry_ns = 0;

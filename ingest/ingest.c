@@ -106,6 +106,7 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     ingest->shared.status.present = fr_alloc(conf->n_slots + 1, sizeof(*ingest->present));
     ingest->discover_ms = discover_ms(conf);
     ingest->started_ms = fr_wall_ms(ingest->clock);
+    fr_clocks_init(&ingest->clocks, ingest->clock, conf->ingest.lockstep ? 0 : options->epoch_wall_ms);
     enum fr_status status = open_sources(ingest, options, err);
     if (status != FR_OK) {
         fr_ingest_free(ingest);
@@ -163,6 +164,7 @@ void fr_ingest_free(struct fr_ingest *ingest)
     free(ingest->present);
     pthread_mutex_destroy(&ingest->shared.mutex);
     fr_record_image_drop(ingest->image);
+    fr_held_release(&ingest->held);
     free(ingest->lettered);
     free(ingest->streams);
     free(ingest->touched);
@@ -192,7 +194,7 @@ static void publish(struct fr_ingest *ingest)
     status.n_partitions = ingest->n_streams;
     status.at_end = ingest->n_streams > 0;
     for (uint32_t i = 0; i < ingest->n_streams; i++)
-        status.at_end &= ingest->streams[i].at_end;
+        status.at_end &= ingest->streams[i].at_end && ingest->streams[i].n_held == 0;
     status.lag_ms = lag_ms(ingest, status.at_end);
     status.connected = fr_is_connected(ingest, status.problem, sizeof(status.problem));
     if (status.connected) {
@@ -325,6 +327,10 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
         if (ingest->topics.source.self)
             ingest->topics.source.checked(ingest->topics.source.self);
         ingest->sink.prepare(ingest->sink.self);
+        ingest->withholding =
+            ingest->lockstep && ingest->conf->ingest.malformed_max < 1.0f && ingest->sink.withhold != NULL;
+        if (ingest->withholding)
+            ingest->sink.withhold(ingest->sink.self, true);
         ingest->discover_ns = fr_mono_ns(ingest->clock);
         ingest->started = true;
     }
@@ -414,6 +420,10 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
             fr_assembly_end(ingest);
         return FR_OK;
     }
+    if (ingest->until_end && ingest->held.n_ends && ingest->n_done + ingest->held.n_ends == ingest->n_streams) {
+        ingest->held.replaying = true; /* nothing else will come */
+        return fr_ingest_malformed_end(ingest, err);
+    }
     struct fr_source_event event;
     const struct fr_feed *feed = ingest->polled;
     int64_t from = -1;
@@ -437,15 +447,33 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
     return take_event(ingest, &ingest->streams[feed->first + event.partition], &event, err);
 }
 
+/* An event that was held takes effect. */
+static enum fr_status replay(struct fr_ingest *ingest, struct fr_err *err)
+{
+    struct fr_source_event event;
+    struct fr_stream *stream;
+    return fr_held_next(ingest, &stream, &event) ? take_event(ingest, stream, &event, err) : FR_OK;
+}
+
 static int poll_wait_ms(struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t now_ns)
 {
     uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-    if (!ingest->lockstep && ingest->open->n_positions && !fr_ingest_malformed_holds(ingest)) {
+    if (!ingest->lockstep && ingest->open->n_positions) {
         uint64_t due_ns = ingest->open_since_ns + (uint64_t)ingest->conf->ingest.batch_wait_ms * 1000000u;
         uint64_t left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
         wait_ns = left_ns < wait_ns ? left_ns : wait_ns;
     }
     return (int)((wait_ns + 999999u) / 1000000u);
+}
+
+/* Reading is paused: what came before goes on its way. */
+static void idle(struct fr_ingest *ingest, int wait_ms)
+{
+    if (fr_assembly_due(ingest, fr_mono_ns(ingest->clock)) && !ingest->ready)
+        fr_assembly_close(ingest);
+    if (fr_assembly_ready(ingest, 0) < 0)
+        return; /* a ring was closed: the next turn says so */
+    nap(wait_ms);
 }
 
 static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
@@ -456,7 +484,7 @@ static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err 
     for (uint32_t i = 0; i < FR_STEP_RECORDS_MAX; i++) {
         status = fr_ingest_malformed_pauses(ingest, err);
         if (status == FR_AGAIN)
-            nap(wait_ms);
+            idle(ingest, wait_ms);
         if (status != FR_OK)
             return status;
         status = fr_assembly_ready(ingest, i == 0 ? wait_ms : 0);
@@ -472,8 +500,11 @@ static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err 
             worked = true;
             continue;
         }
+        fr_ingest_malformed_look(ingest, now);
         if (ingest->pending != FR_PENDING_NONE)
             status = fr_assembly_pending(ingest);
+        else if (ingest->held.replaying)
+            status = replay(ingest, err);
         else
             status = next_event(ingest, poll_wait_ms(ingest, deadline_ns, now), err);
         if (status == FR_AGAIN && ingest->open && fr_assembly_due(ingest, fr_mono_ns(ingest->clock)))
@@ -505,6 +536,7 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
     if (!ingest->started)
         return fr_err_set(err, FR_E_STATE, "ingest: a step before the start");
     pass_commit(ingest, false);
+    fr_clocks_look(ingest);
     enum fr_status status = look_for_partitions(ingest, err);
     if (status == FR_OK && ingest->n_stopped)
         status = fr_streams_revive(ingest, err);

@@ -41,19 +41,57 @@ struct fr_malformed_watch {
     unsigned long long told_ns;
     uint64_t part; /* number of the present part of a minute */
     struct fr_minute_part {
-        uint64_t records, malformed;
+        uint64_t records, malformed, future;
     } minute[FR_MINUTE_PARTS];   /* by number of the part */
     char paused[FR_PROBLEM_MAX]; /* why reading stands still; empty: it does not */
+    enum fr_ingest_pause pause;
+    int64_t until_ms; /* of a pause for the clock: the event time that the clock must not refuse */
+    /* Records of a start whose labels may be -1 and 1 are held until their share is known. */
+    bool trial;
+    uint64_t trial_records, trial_negative;
 };
 
-/* Whether a feed's records are what its decoder reads: since the start. */
+/* Whether a feed's records are what its decoder reads. */
 struct fr_proof {
-    bool proven;
-    bool waited_out;  /* malformed records took effect before one was decoded */
-    uint64_t refused; /* before the first good one */
-    uint64_t since_ns;
+    bool proven;              /* since the start one was good (lockstep: or of the future only) */
+    bool waited_out;          /* refused records of the start took effect before one was good */
+    bool tried;               /* there was a trial of its labels */
+    uint64_t taken;           /* since the start */
+    uint64_t refused;         /* since the last good one, or the start */
+    uint64_t settled;         /* of them: took effect as dead letters */
+    uint64_t why[FR_FUTURES]; /* of them: malformed, or ahead of what */
     struct fr_ingest_refusal first;
     const char *looks_like; /* another format, as the first one looks; NULL: nothing known */
+};
+
+/* What this host's clock showed (clocks.c). */
+struct fr_clock_watch {
+    int64_t wall_ms;  /* the latest time it showed, or the last epoch's, */
+    uint64_t mono_ns; /* and when that was */
+    bool of_epoch;
+    int64_t back_ms; /* as last looked: how far the clock is behind what it would show by now */
+};
+
+/* An event whose effect waits (held.c). */
+struct fr_held {
+    enum fr_held_kind { FR_HELD_RECORD, FR_HELD_END, FR_HELD_FINISHED, FR_HELD_GONE } kind;
+    uint32_t stream; /* index */
+    int64_t offset, timestamp_ms;
+    size_t size;
+    uint32_t crc32c;
+    bool withheld, of_broker;
+    struct fr_record_image *image; /* value, key, headers; NULL: no record */
+};
+
+struct fr_held_queue {
+    struct fr_held *records; /* [head, head + n) of [capacity] */
+    size_t head, n, capacity;
+    size_t bytes;
+    uint32_t n_ends;   /* streams whose end is among them */
+    uint64_t since_ns; /* when the first came */
+    bool replaying;    /* they take effect now, before anything else is read */
+    bool taken;        /* the first one is the pending record */
+    bool kept;         /* the first one was looked at and waits on */
 };
 
 struct fr_ingest;
@@ -111,6 +149,8 @@ struct fr_stream {
     bool moved;
     bool added; /* found on a topic that was read before: begins at its first record */
     bool at_end;
+    uint32_t n_held;      /* of its events wait (held.c), */
+    bool end_held;        /* its end among them */
     bool troubled;        /* was interrupted and has given nothing since */
     bool has_interrupted; /* lockstep: of a record, by the cut of a long round */
     struct fr_source_event interrupted;
@@ -179,6 +219,9 @@ struct fr_ingest {
 
     struct fr_ingest_status tally; /* counters only */
     struct fr_malformed_watch malformed;
+    struct fr_clock_watch clocks;
+    struct fr_held_queue held;
+    bool withholding;  /* lockstep: the sink keeps letters until a record of the start is good */
     uint64_t *present; /* [n_slots] samples that carried a value */
     uint32_t unknown_told;
     unsigned long long told_future_ns;
@@ -269,17 +312,49 @@ void fr_assembly_close(struct fr_ingest *ingest);
 void fr_assembly_end(struct fr_ingest *ingest);
 
 /* malformed.c */
-/* The pending record is well-formed; is malformed for `reason`. */
-void fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream);
-void fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream);
+/* The record in `event` is good; is refused for `reason`. True: it is held, and has no effect
+ * yet. */
+bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream);
+bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future);
+/* One more event is held: whether they are enough to decide. */
+void fr_ingest_malformed_held(struct fr_ingest *ingest, const struct fr_stream *stream);
+/* Held events have waited long enough. */
+void fr_ingest_malformed_look(struct fr_ingest *ingest, uint64_t now_ns);
+/* The sink is full of letters that are withheld. */
+void fr_ingest_malformed_full(struct fr_ingest *ingest, const struct fr_stream *stream);
 /* Share and pause, and the problem when there is no other; writes what is due to the log. */
 void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_status *status);
-/* The open batch waits for a first good record. */
+/* Lockstep: the open batch waits for a first good record. */
 bool fr_ingest_malformed_holds(struct fr_ingest *ingest);
 /* FR_AGAIN: reading is paused; FR_E_INVALID: and nobody waits for it (a bounded run). */
 enum fr_status fr_ingest_malformed_pauses(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 /* A bounded run is at its end: FR_E_INVALID when nothing it read was good. */
 enum fr_status fr_ingest_malformed_end(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+
+/* clocks.c */
+void fr_clocks_init(struct fr_clock_watch *watch, const struct fr_clock *clock, int64_t epoch_wall_ms);
+void fr_clocks_look(struct fr_ingest *ingest);
+/* A record of this Kafka timestamp, received at this time of the clock, is good. */
+void fr_clocks_agree(struct fr_ingest *ingest, int64_t timestamp_ms, int64_t received_ms);
+/* Looks at the clock, and at whether two witnesses say that it is behind: the record in `event`,
+ * whose event time t_ms it refuses, and the clock's own past or the broker's clock. False: no.
+ * Else `who` says which clocks disagree. */
+bool fr_clocks_behind(struct fr_ingest *ingest, int64_t t_ms, char *who, size_t size);
+/* A span as a person says it: "3 h", "90 s". */
+const char *fr_clocks_span(int64_t ms, char *text, size_t size);
+
+/* held.c */
+/* Takes the event over and releases it. */
+void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event);
+bool fr_held_is_full(const struct fr_ingest *ingest);
+/* The stream is read again from its position. */
+void fr_held_forget(struct fr_ingest *ingest, struct fr_stream *stream);
+/* The next of the held events, as if it were read now; false: there is none, or the pending record
+ * is not done. */
+bool fr_held_next(struct fr_ingest *ingest, struct fr_stream **stream, struct fr_source_event *out);
+/* The parts of the held record that is pending. */
+void fr_held_parts(const struct fr_ingest *ingest, struct fr_record_header *headers, struct fr_record_parts *out);
+void fr_held_release(struct fr_held_queue *held);
 
 /* letters.c */
 /* The pending record goes to the dead letters for `reason`. FR_AGAIN: no room. */

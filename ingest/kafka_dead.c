@@ -38,6 +38,7 @@ enum {
     DELIVERY_MS = 30000, /* then the attempt counts as failed and is made again */
     SLOW_MS = 5000,      /* a letter older than this is a problem to tell */
     TOPIC_MS = 5000,
+    CLOSE_MS = 500, /* for what was given up to come back from the client */
 };
 
 enum letter_state { LETTER_WAITING, LETTER_SENT, LETTER_DONE };
@@ -71,6 +72,7 @@ struct kafka_dead {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool stop;
+    bool withheld; /* letters are kept, none is sent */
     uint64_t sent; /* number of the newest letter */
     size_t bytes;
     /* letter n at n % LETTERS_MAX; (acknowledged, sent] are there */
@@ -203,7 +205,9 @@ static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message,
     struct letter *letter = message->_private;
     struct kafka_dead *dead = letter->dead;
     pthread_mutex_lock(&dead->mutex);
-    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && dead->stop) {
+        letter->state = LETTER_WAITING; /* given up: its record is read again */
+    } else if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         refused(dead, letter, message->err);
     } else {
         letter->state = LETTER_DONE;
@@ -271,7 +275,7 @@ static void *thread_main(void *argument)
     struct kafka_dead *dead = argument;
     pthread_mutex_lock(&dead->mutex);
     while (!dead->stop) {
-        if (atomic_load(&dead->acknowledged) == dead->sent) {
+        if (dead->withheld || atomic_load(&dead->acknowledged) == dead->sent) {
             pthread_cond_wait(&dead->changed, &dead->mutex);
             continue;
         }
@@ -359,6 +363,17 @@ static enum fr_status send_letter(void *self, const struct fr_dead_letter *from,
     return room ? FR_OK : FR_AGAIN;
 }
 
+static void withhold(void *self, bool on)
+{
+    struct kafka_dead *dead = self;
+    pthread_mutex_lock(&dead->mutex);
+    dead->withheld = on;
+    for (uint64_t n = atomic_load(&dead->acknowledged) + 1; !on && n <= dead->sent; n++)
+        dead->letters[n % LETTERS_MAX]->born_ns = fr_mono_ns(dead->clock);
+    pthread_cond_broadcast(&dead->changed);
+    pthread_mutex_unlock(&dead->mutex);
+}
+
 static uint64_t acknowledged(void *self)
 {
     struct kafka_dead *dead = self;
@@ -409,16 +424,15 @@ static void prepare(void *self)
 static void dead_close(void *self)
 {
     struct kafka_dead *dead = self;
-    if (dead->running) {
-        pthread_mutex_lock(&dead->mutex);
-        dead->stop = true;
-        pthread_cond_broadcast(&dead->changed);
-        pthread_mutex_unlock(&dead->mutex);
+    pthread_mutex_lock(&dead->mutex);
+    dead->stop = true;
+    pthread_cond_broadcast(&dead->changed);
+    pthread_mutex_unlock(&dead->mutex);
+    if (dead->running)
         pthread_join(dead->thread, NULL);
-    }
     if (dead->producer) {
-        (void)rd_kafka_purge(dead->producer,
-                             RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+        (void)rd_kafka_purge(dead->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+        (void)rd_kafka_flush(dead->producer, CLOSE_MS);
         rd_kafka_destroy(dead->producer);
     }
     for (size_t i = 0; i < LETTERS_MAX; i++)
@@ -455,6 +469,7 @@ enum fr_status fr_ingest_kafka_dead(const struct fr_conf *conf, const struct fr_
         .counts = counts,
         .healthy = healthy,
         .close = dead_close,
+        .withhold = withhold,
     };
     return FR_OK;
 }

@@ -77,11 +77,14 @@ static void halt(void *self, uint32_t index)
 
 static void take_message(rd_kafka_message_t *message, uint32_t index, struct fr_source_event *out)
 {
+    rd_kafka_timestamp_type_t clock;
+    int64_t timestamp_ms = rd_kafka_message_timestamp(message, &clock);
     *out = (struct fr_source_event){
         .kind = FR_SOURCE_RECORD,
         .partition = index,
         .offset = message->offset,
-        .timestamp_ms = rd_kafka_message_timestamp(message, NULL),
+        .timestamp_ms = timestamp_ms,
+        .of_broker = clock == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME,
         .value = message->payload,
         .size = message->payload ? message->len : 0,
         .key = message->key,

@@ -17,6 +17,11 @@
 static struct fr_record_parts pending_parts(struct fr_ingest *ingest, struct fr_record_header *headers)
 {
     const struct fr_source_event *event = &ingest->event;
+    if (ingest->held.taken) {
+        struct fr_record_parts parts;
+        fr_held_parts(ingest, headers, &parts);
+        return parts;
+    }
     const struct fr_source *source = &ingest->streams[ingest->pending_stream].feed->source;
     size_t n = source->headers(source->self, event, headers, FR_SOURCE_HEADERS_MAX);
     return (struct fr_record_parts){
@@ -49,7 +54,10 @@ enum fr_status fr_letter_send(struct fr_ingest *ingest, const char *reason)
     const struct fr_partition_position *place = fr_stream_position(ingest, &ingest->streams[ingest->pending_stream]);
     struct fr_record_parts parts = pending_parts(ingest, headers);
     struct fr_dead_letter letter = letter_of(place, ingest->event.offset, reason, &parts);
-    return ingest->sink.send(ingest->sink.self, &letter, &ingest->dead_sequence);
+    enum fr_status status = ingest->sink.send(ingest->sink.self, &letter, &ingest->dead_sequence);
+    if (status == FR_AGAIN && ingest->withholding)
+        fr_ingest_malformed_full(ingest, &ingest->streams[ingest->pending_stream]);
+    return status;
 }
 
 /* ---- what travels with a batch ---- */

@@ -1,33 +1,50 @@
-/* Malformed records: what an operator hears of them, and when reading pauses.
+/* Refused records: what an operator hears of them, and when reading pauses.
  *
- * One line in the log tells of all since the line before it; counters by kind, the last refusal and
- * the share of the last minute go into the status. While no record of a feed was decoded since the
- * start, the format may be wrong: what came so far waits in the open batch (its letters are sent,
- * its positions stand still), and after FR_UNPROVEN_MAX records reading pauses, so that a wrong
- * ingest.format takes nothing from the stream. Live, the wait ends after FR_UNPROVEN_HOLD_NS: a
- * stream of little but garbage goes on, and a pause may come after some of the FR_UNPROVEN_MAX took
- * effect. A bounded run ends with an error in place of the pause, and also when all it read was
- * malformed: FR_UNPROVEN_END records, or bytes that look like the other format.
+ * One line in the log tells of all malformed ones since the line before it; counters by kind, the
+ * last refusal and the share of the last minute go into the status.
+ *
+ * When all records are refused, the configuration, a producer's change or a clock is wrong rather
+ * than the records. So reading pauses before their positions move: at a start, after FR_ROW_MAX
+ * refusals and no good record; of a running service, after as many in a row. What is not decided
+ * yet is held without any effect (held.c): all refusals of a start until the first good record, at
+ * most FR_START_HOLD_NS, so that a stream of little but garbage is read on; later those from the
+ * FR_ROW_MIN-th in a row on, for FR_ROW_HOLD_NS. Before a pause in a running service fewer than
+ * FR_ROW_MAX become dead letters, and those of a slow stream only.
+ *
+ * A record that this host's clock refuses, against two witnesses (clocks.c), pauses at once. A
+ * pause for the clock ends by itself when the clock takes the record that began it; any other ends
+ * with a restart. Of a start where labels are -1 and 1, the positives alone would train: the first
+ * -1 begins a trial, in which good records are held, too.
+ *
+ * A bounded run ends with an error in place of the pause, and also when all it read was refused:
+ * FR_ROW_MIN records, or bytes that look like the other format. Lockstep, whose batches are a
+ * function of the log, knows the rule of the start only and of malformed records only: there the
+ * open batch waits with their positions, and the sink with their letters.
  *
  * Owner: ingest thread. */
 #include "internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/check.h"
 #include "base/log.h"
 
 /* Between two lines about malformed records. */
 #define FR_TELL_MALFORMED_NS 10000000000ULL
-/* How long malformed records may wait for the first good one of a start. */
-#define FR_UNPROVEN_HOLD_NS 60000000000ULL
+/* How long refused records may wait for the first good one of a start; of a service that runs;
+ * how long a trial of labels may take. */
+#define FR_START_HOLD_NS 60000000000ULL
+#define FR_ROW_HOLD_NS 2000000000ULL
 #define FR_MINUTE_PART_NS 10000000000ULL
 
 enum {
-    FR_UNPROVEN_MAX = 1000, /* malformed records of a start, and no good one, that pause reading */
-    FR_UNPROVEN_END = 10,   /* of a bounded run that ends, that are an error */
-    FR_SHARE_MIN = 10,      /* malformed records of a minute, or their share says nothing */
+    FR_ROW_MAX = 1000,      /* refused records in a row that pause reading */
+    FR_ROW_MIN = 10,        /* in a row that say anything */
+    FR_SHARE_MIN = 10,      /* refused records of a minute, or their share says nothing */
+    FR_TRIAL_WITHIN = 1000, /* records of a start in which the first label -1 begins a trial, */
+    FR_TRIAL_RECORDS = 100, /* and how many it takes */
 };
 
 static const char *const formats[] = {[FR_FORMAT_MSGPACK] = "msgpack", [FR_FORMAT_JSON] = "json"};
@@ -65,63 +82,381 @@ static void turn_minute(struct fr_malformed_watch *watch, uint64_t now_ns)
     watch->part = part;
 }
 
-void fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream)
+/* Lockstep: what the sink has kept may go. */
+static void release_letters(struct fr_ingest *ingest)
 {
-    struct fr_malformed_watch *watch = &ingest->malformed;
-    watch->minute[watch->part % FR_MINUTE_PARTS].records++;
-    stream->feed->proof->proven = true;
+    if (!ingest->withholding)
+        return;
+    ingest->withholding = false;
+    ingest->sink.withhold(ingest->sink.self, false);
 }
 
-static void say_paused(struct fr_ingest *ingest, const struct fr_feed *feed, const struct fr_proof *proof)
+static void begin_row(struct fr_proof *proof)
 {
+    if (proof->refused == 0)
+        return;
+    proof->refused = proof->settled = 0;
+    memset(proof->why, 0, sizeof(proof->why));
+}
+
+bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream)
+{
+    struct fr_malformed_watch *watch = &ingest->malformed;
+    struct fr_proof *proof = stream->feed->proof;
+    if (ingest->held.replaying)
+        return false;
+    watch->minute[watch->part % FR_MINUTE_PARTS].records++;
+    proof->taken++;
+    proof->proven = true;
+    begin_row(proof);
+    if (watch->trial) {
+        watch->trial_records++;
+        return true;
+    }
+    release_letters(ingest);
+    fr_clocks_agree(ingest, ingest->event.timestamp_ms, ingest->received_ms);
+    ingest->held.replaying = ingest->held.n > 0; /* what was refused before it comes first */
+    return ingest->held.replaying;
+}
+
+/* ---- pauses ---- */
+
+static void pause_reading(struct fr_ingest *ingest, enum fr_ingest_pause pause, const struct fr_proof *proof)
+{
+    struct fr_malformed_watch *watch = &ingest->malformed;
+    char note[160], quoted[FR_PROBLEM_MAX + 64], reason[1100];
+    if (proof->settled)
+        snprintf(note, sizeof(note), "%" PRIu64 " of them took effect: they are in the dead-letter topic",
+                 proof->settled);
+    else
+        snprintf(note, sizeof(note),
+                 "no position moved, and none was sent to the dead-letter topic: the next start reads them again");
+    watch->pause = pause;
+    watch->trial = false;
+    ingest->held.replaying = ingest->held.taken = false;
+    fr_log(FR_LOG_ERROR, "ingest", "paused", "why=%s first_reason=%s note=\"%s\"",
+           fr_log_quote(quoted, sizeof(quoted), watch->paused),
+           fr_log_quote(reason, sizeof(reason), proof->first.reason), note);
+}
+
+/* "all 12 records since the start", "all of the last 1000 records" */
+static const char *which(const struct fr_proof *proof, char *text, size_t size)
+{
+    if (proof->proven)
+        snprintf(text, size, "all of the last %" PRIu64 " records", proof->refused);
+    else
+        snprintf(text, size, "all %" PRIu64 " records since the start", proof->refused);
+    return text;
+}
+
+static const char *remedy_of(const struct fr_proof *proof)
+{
+    if (proof->looks_like || proof->first.kind == FR_MALFORMED_SYNTAX || proof->first.kind == FR_MALFORMED_EMPTY)
+        return "correct ingest.format";
+    if (proof->first.kind == FR_MALFORMED_FORM)
+        return "a sample is a map with `f`, `y` and `t`, see docs/samples.md: correct what is sent";
+    return "correct what is sent (docs/samples.md) or the configuration";
+}
+
+static void pause_malformed(struct fr_ingest *ingest, const struct fr_feed *feed)
+{
+    const struct fr_proof *proof = feed->proof;
     const struct fr_ingest_refusal *first = &proof->first;
-    char what[192];
+    char what[192], all[96];
     if (proof->looks_like)
         snprintf(what, sizeof(what), "looks like %.90s and the format is %s", proof->looks_like,
                  formats[feed == &ingest->files ? FR_FORMAT_JSON : ingest->conf->ingest.format]);
     else
-        snprintf(what, sizeof(what), "%.90s", first->reason);
+        snprintf(what, sizeof(what), "%.120s", first->reason);
     snprintf(ingest->malformed.paused, sizeof(ingest->malformed.paused),
-             "all %" PRIu64 " records since the start are malformed (%.40s/%" PRId32 " offset %" PRId64
-             ": %s): correct ingest.format and restart; ingest.malformed_max: 1 passes over them",
-             proof->refused, first->topic, first->partition, first->offset, what);
-    char quoted[512], reason[1100];
-    fr_log(FR_LOG_ERROR, "ingest", "paused", "why=%s first_reason=%s note=\"%s\"",
-           fr_log_quote(quoted, sizeof(quoted), ingest->malformed.paused),
-           fr_log_quote(reason, sizeof(reason), first->reason),
-           proof->waited_out ? "some of them took effect: they are in the dead-letter topic"
-                             : "no position moved: the next start reads them again");
+             "%s are malformed (%.40s/%" PRId32 " offset %" PRId64
+             ": %s): %s and restart; ingest.malformed_max: 1 passes over them",
+             which(proof, all, sizeof(all)), first->topic, first->partition, first->offset, what, remedy_of(proof));
+    pause_reading(ingest, FR_INGEST_PAUSED_RECORDS, proof);
 }
 
-/* The pending record is malformed. */
-void fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream)
+/* Event times ahead of Kafka timestamps, which are the broker's clock or the producer's. */
+static void pause_timestamps(struct fr_ingest *ingest, const struct fr_proof *proof)
+{
+    const struct fr_ingest_refusal *first = &proof->first;
+    int64_t apart_ms = ingest->event.timestamp_ms - fr_wall_ms(ingest->clock);
+    bool agree = apart_ms <= ingest->conf->ingest.future_max_ms && -apart_ms <= ingest->conf->ingest.future_max_ms;
+    char all[96];
+    snprintf(ingest->malformed.paused, sizeof(ingest->malformed.paused),
+             "%s have event times further than ingest.future_max after their Kafka timestamps%s (%.40s/%" PRId32
+             " offset %" PRId64 ": %.120s): set the producers' clocks, or the unit of `t` (ms), right and restart; "
+             "ingest.malformed_max: 1 passes over them",
+             which(proof, all, sizeof(all)),
+             !agree                    ? ""
+             : ingest->event.of_broker ? ", where the brokers' clock and this host's agree"
+                                       : ", which agree with this host's clock",
+             first->topic, first->partition, first->offset, first->reason);
+    pause_reading(ingest, FR_INGEST_PAUSED_RECORDS, proof);
+}
+
+/* `who`: what two witnesses say; NULL: there is one. The record in `event` is the last refused. */
+static void pause_clock(struct fr_ingest *ingest, const struct fr_feed *feed, int64_t t_ms, const char *who)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
-    const struct fr_partition_position *place = fr_stream_position(ingest, stream);
+    const struct fr_proof *proof = feed->proof;
+    const struct fr_ingest_refusal *first = &proof->first;
+    int64_t now_ms = fr_wall_ms(ingest->clock);
+    time_t seconds = (time_t)(now_ms / 1000);
+    struct tm utc;
+    char now[32] = "", all[96], span[32];
+    if (gmtime_r(&seconds, &utc))
+        strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
+    if (who)
+        snprintf(watch->paused, sizeof(watch->paused),
+                 "this host's clock (%s) is %s (%.40s/%" PRId32 " offset %" PRId64
+                 "): set the clock right (NTP); reading continues by itself when it agrees, and nothing is lost",
+                 now, who, first->topic, first->partition, first->offset);
+    else
+        snprintf(watch->paused, sizeof(watch->paused),
+                 "%s lie more than ingest.future_max after this host's clock (%s; the last one %s, %.40s/%" PRId32
+                 " offset %" PRId64 "), and nothing else says which clock is wrong: set the producers' clocks or this "
+                 "host's right (NTP); reading continues by itself when this clock agrees; ingest.malformed_max: 1 and "
+                 "a restart pass over them",
+                 which(proof, all, sizeof(all)), now, fr_clocks_span(t_ms - now_ms, span, sizeof(span)), first->topic,
+                 first->partition, first->offset);
+    watch->until_ms = t_ms;
+    pause_reading(ingest, FR_INGEST_PAUSED_CLOCK, proof);
+}
+
+/* By what most of the refused records say. */
+static void pause_all(struct fr_ingest *ingest, const struct fr_feed *feed)
+{
+    const struct fr_proof *proof = feed->proof;
+    if (2 * proof->why[FR_FUTURE_CLOCK] > proof->refused)
+        pause_clock(ingest, feed, fr_decoder_refused_time(feed->decoder), NULL);
+    else if (2 * proof->why[FR_FUTURE_TIMESTAMP] > proof->refused)
+        pause_timestamps(ingest, proof);
+    else
+        pause_malformed(ingest, feed);
+}
+
+/* ---- labels -1 and 1 ---- */
+
+static bool is_negative(const struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    return fr_decoder_malformed(stream->feed->decoder) == FR_MALFORMED_LABELS && strstr(ingest->reason, "label -1 ");
+}
+
+static bool are_negative(const struct fr_ingest *ingest)
+{
+    const struct fr_malformed_watch *watch = &ingest->malformed;
+    return watch->trial_negative >= FR_ROW_MIN &&
+           (double)watch->trial_negative > (double)ingest->conf->ingest.malformed_max * (double)watch->trial_records;
+}
+
+/* In lockstep nothing is held: what came before has taken effect. */
+static void pause_labels(struct fr_ingest *ingest, struct fr_proof *proof)
+{
+    const struct fr_malformed_watch *watch = &ingest->malformed;
+    const struct fr_ingest_refusal *last = &ingest->tally.last_malformed;
+    snprintf(ingest->malformed.paused, sizeof(ingest->malformed.paused),
+             "%" PRIu64 " of %" PRIu64 " records are malformed for a label of -1 (the last one %.40s/%" PRId32
+             " offset %" PRId64 ": %.120s), and the others alone would train: labels -1/1: map them to 0/1, and "
+             "restart; ingest.malformed_max: 1 passes over them",
+             watch->trial_negative, watch->trial_records, last->topic, last->partition, last->offset, last->reason);
+    if (proof->refused == 0)
+        proof->first = *last;
+    pause_reading(ingest, FR_INGEST_PAUSED_RECORDS, proof);
+}
+
+/* True: the record is held. */
+static bool try_labels(struct fr_ingest *ingest, struct fr_stream *stream)
+{
+    struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_proof *proof = stream->feed->proof;
+    bool negative = is_negative(ingest, stream);
+    if (ingest->lockstep && !proof->tried && negative) {
+        watch->trial_negative++;
+        watch->trial_records = proof->taken;
+        proof->tried = proof->taken > FR_TRIAL_WITHIN;
+        if (!proof->tried && are_negative(ingest)) {
+            proof->settled = watch->trial_negative;
+            pause_labels(ingest, proof);
+        }
+        return false;
+    }
+    if (!watch->trial && negative && !ingest->lockstep && !proof->tried && proof->taken <= FR_TRIAL_WITHIN) {
+        watch->trial = proof->tried = true;
+        watch->trial_records = watch->trial_negative = 0;
+    }
+    if (!watch->trial)
+        return false;
+    watch->trial_records++;
+    watch->trial_negative += negative;
+    return true;
+}
+
+/* ---- one refusal ---- */
+
+static void note(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_ingest_refusal *out)
+{
+    const struct fr_partition_position *place = fr_stream_position(ingest, stream);
+    out->partition = place->partition;
+    out->offset = ingest->event.offset;
+    out->kind = fr_decoder_malformed(stream->feed->decoder);
+    memcpy(out->topic, place->topic, sizeof(out->topic));
+    snprintf(out->reason, sizeof(out->reason), "%s", ingest->reason);
+}
+
+static void count_malformed(struct fr_ingest *ingest, struct fr_stream *stream)
+{
+    struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_ingest_refusal *last = &ingest->tally.last_malformed;
-    struct fr_minute_part *part = &watch->minute[watch->part % FR_MINUTE_PARTS];
-    part->records++;
-    part->malformed++;
-    last->partition = place->partition;
-    last->offset = ingest->event.offset;
-    last->kind = fr_decoder_malformed(stream->feed->decoder);
-    memcpy(last->topic, place->topic, sizeof(last->topic));
-    snprintf(last->reason, sizeof(last->reason), "%s", ingest->reason);
+    note(ingest, stream, last);
     ingest->tally.malformed++;
     ingest->tally.malformed_kinds[last->kind]++;
     if (watch->untold++ == 0)
         watch->first = *last;
+}
+
+static void count_row(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future)
+{
+    struct fr_proof *proof = stream->feed->proof;
+    proof->why[future]++;
+    if (proof->refused++ > 0)
+        return;
+    note(ingest, stream, &proof->first);
+    proof->looks_like =
+        future == FR_FUTURE_NONE
+            ? looks_like(stream->feed == &ingest->files ? FR_FORMAT_JSON : ingest->conf->ingest.format, &ingest->event)
+            : NULL;
+}
+
+/* Lockstep: the open batch waits, nothing is held. */
+static void refused_in_lockstep(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future)
+{
+    struct fr_proof *proof = stream->feed->proof;
+    if (future != FR_FUTURE_NONE) {
+        proof->proven = true;
+        release_letters(ingest);
+        return;
+    }
+    (void)try_labels(ingest, stream);
     if (proof->proven)
         return;
-    if (proof->refused++ == 0) {
-        proof->first = *last;
-        proof->since_ns = fr_mono_ns(ingest->clock);
-        proof->looks_like =
-            looks_like(stream->feed == &ingest->files ? FR_FORMAT_JSON : ingest->conf->ingest.format, &ingest->event);
+    count_row(ingest, stream, future);
+    if (proof->refused == FR_ROW_MAX)
+        pause_malformed(ingest, stream->feed);
+}
+
+/* Two witnesses against the clock. */
+static bool refused_by_wrong_clock(struct fr_ingest *ingest, struct fr_stream *stream)
+{
+    char who[160];
+    int64_t t_ms = fr_decoder_refused_time(stream->feed->decoder);
+    if (!fr_clocks_behind(ingest, t_ms, who, sizeof(who)))
+        return false;
+    note(ingest, stream, &stream->feed->proof->first);
+    ingest->held.kept = ingest->held.replaying;
+    pause_clock(ingest, stream->feed, t_ms, who);
+    return true;
+}
+
+static bool waits_at_start(const struct fr_proof *proof)
+{
+    return !proof->proven && !proof->waited_out;
+}
+
+bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future)
+{
+    struct fr_malformed_watch *watch = &ingest->malformed;
+    struct fr_proof *proof = stream->feed->proof;
+    bool again = ingest->held.replaying, pauses = ingest->conf->ingest.malformed_max < 1.0f;
+    if (!again) {
+        struct fr_minute_part *part = &watch->minute[watch->part % FR_MINUTE_PARTS];
+        part->records++;
+        part->malformed += future == FR_FUTURE_NONE;
+        part->future += future != FR_FUTURE_NONE;
+        proof->taken++;
+        if (future == FR_FUTURE_NONE)
+            count_malformed(ingest, stream);
     }
-    if (proof->refused == FR_UNPROVEN_MAX && ingest->conf->ingest.malformed_max < 1.0f)
-        say_paused(ingest, stream->feed, proof);
+    if (ingest->lockstep && pauses)
+        refused_in_lockstep(ingest, stream, future);
+    if (ingest->lockstep || !pauses)
+        return false;
+    if (future == FR_FUTURE_CLOCK && refused_by_wrong_clock(ingest, stream))
+        return true;
+    if (again)
+        return false;
+    if (try_labels(ingest, stream))
+        return true;
+    count_row(ingest, stream, future);
+    if (waits_at_start(proof) || proof->refused >= FR_ROW_MIN)
+        return true;
+    proof->settled++;
+    return false;
+}
+
+/* ---- what is held ---- */
+
+static void take_effect(struct fr_ingest *ingest, struct fr_proof *proof)
+{
+    ingest->malformed.trial = false;
+    proof->waited_out |= !proof->proven;
+    proof->settled = proof->refused;
+    ingest->held.replaying = true;
+}
+
+/* The feed of what is held: files come before topics, and one is done before the next begins. */
+static struct fr_feed *held_feed(struct fr_ingest *ingest)
+{
+    const struct fr_stream *stream = &ingest->streams[ingest->held.records[ingest->held.head].stream];
+    return stream->feed == &ingest->files ? &ingest->files : &ingest->topics;
+}
+
+static void decide(struct fr_ingest *ingest)
+{
+    const struct fr_feed *feed = held_feed(ingest);
+    struct fr_proof *proof = feed->proof;
+    if (ingest->malformed.trial && are_negative(ingest))
+        pause_labels(ingest, proof);
+    else if (!ingest->malformed.trial && proof->refused >= FR_ROW_MAX)
+        pause_all(ingest, feed);
+    else if (fr_held_is_full(ingest) && proof->refused >= FR_ROW_MIN)
+        pause_all(ingest, feed);
+    else if (waits_at_start(proof) && proof->refused >= FR_ROW_MIN && 2 * proof->why[FR_FUTURE_CLOCK] > proof->refused)
+        pause_all(ingest, feed);
+    else
+        take_effect(ingest, proof);
+}
+
+void fr_ingest_malformed_held(struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    struct fr_malformed_watch *watch = &ingest->malformed;
+    const struct fr_proof *proof = stream->feed->proof;
+    if (ingest->held.replaying || watch->paused[0])
+        return;
+    bool trial_over = watch->trial && watch->trial_records >= FR_TRIAL_RECORDS;
+    bool start_over = !watch->trial && !proof->proven && proof->refused >= FR_ROW_MAX;
+    /* The next file waits for the end of this one. */
+    bool file_over = stream->end_held && stream->feed->in_turn &&
+                     !(ingest->until_end && ingest->n_done + ingest->held.n_ends == ingest->n_streams);
+    if (trial_over || start_over || file_over || fr_held_is_full(ingest))
+        decide(ingest);
+}
+
+void fr_ingest_malformed_look(struct fr_ingest *ingest, uint64_t now_ns)
+{
+    const struct fr_held_queue *held = &ingest->held;
+    if (held->n == 0 || held->replaying || ingest->malformed.paused[0])
+        return;
+    bool start = !ingest->malformed.trial && waits_at_start(held_feed(ingest)->proof);
+    if (now_ns - held->since_ns >= (start ? FR_START_HOLD_NS : FR_ROW_HOLD_NS))
+        decide(ingest);
+}
+
+void fr_ingest_malformed_full(struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    if (stream->feed->proof->refused >= FR_ROW_MIN)
+        pause_malformed(ingest, stream->feed);
+    else
+        release_letters(ingest);
 }
 
 /* ---- telling ---- */
@@ -136,66 +471,89 @@ static void tell(struct fr_ingest *ingest, uint64_t now_ns)
     char reason[1100];
     fr_log(FR_LOG_WARN, "ingest", "malformed",
            "count=%" PRIu64 " since_start=%" PRIu64 " topic=%s partition=%" PRId32 " offset=%" PRId64
-           " kind=%s reason=%s note=\"place and reason are the first one's; all are in the dead-letter topic\"",
+           " kind=%s reason=%s note=\"place and reason are the first one's; %s\"",
            watch->untold, ingest->tally.malformed, watch->first.topic, watch->first.partition, watch->first.offset,
-           fr_malformed_names[watch->first.kind], fr_log_quote(reason, sizeof(reason), watch->first.reason));
+           fr_malformed_names[watch->first.kind], fr_log_quote(reason, sizeof(reason), watch->first.reason),
+           watch->paused[0]                        ? "reading is paused"
+           : ingest->held.n || ingest->withholding ? "they wait: it is not known yet whether all records are so"
+                                                   : "all are in the dead-letter topic");
     watch->untold = 0;
 }
 
 void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_status *status)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
-    uint64_t now_ns = fr_mono_ns(ingest->clock), records = 0, malformed = 0;
+    uint64_t now_ns = fr_mono_ns(ingest->clock), records = 0, malformed = 0, future = 0;
     turn_minute(watch, now_ns);
     tell(ingest, now_ns);
     for (size_t i = 0; i < FR_MINUTE_PARTS; i++) {
         records += watch->minute[i].records;
         malformed += watch->minute[i].malformed;
+        future += watch->minute[i].future;
     }
     status->malformed_share = records ? (double)malformed / (double)records : 0.0;
-    status->paused = watch->paused[0] != 0;
+    status->pause = watch->pause;
     if (status->problem[0])
         return;
-    if (status->paused)
+    double most = (double)ingest->conf->ingest.malformed_max;
+    if (status->pause != FR_INGEST_READS)
         snprintf(status->problem, sizeof(status->problem), "%s", watch->paused);
-    else if (malformed >= FR_SHARE_MIN && status->malformed_share > (double)ingest->conf->ingest.malformed_max)
+    else if (malformed >= FR_SHARE_MIN && status->malformed_share > most)
         snprintf(status->problem, sizeof(status->problem),
                  "%" PRIu64 " of the last minute's %" PRIu64 " records are malformed (%s; %.60s/%" PRId32
-                 " offset %" PRId64 ": %.80s); they are in the dead-letter topic",
+                 " offset %" PRId64 ": %.80s); they go to the dead-letter topic",
                  malformed, records, fr_malformed_names[status->last_malformed.kind], status->last_malformed.topic,
                  status->last_malformed.partition, status->last_malformed.offset, status->last_malformed.reason);
+    else if (future >= FR_SHARE_MIN && (double)future > most * (double)records)
+        snprintf(status->problem, sizeof(status->problem),
+                 "%" PRIu64 " of the last minute's %" PRIu64
+                 " records lie further than ingest.future_max ahead (see record_from_future in the log) and go to the "
+                 "dead-letter topic: the clock of a part of the producers is ahead",
+                 future, records);
 }
 
-/* ---- before the first good record ---- */
+/* ---- pause and end ---- */
 
 bool fr_ingest_malformed_holds(struct fr_ingest *ingest)
 {
-    struct fr_proof *proof = ingest->topics.proof;
-    if (proof->proven || proof->refused == 0 || ingest->open->n_samples || ingest->conf->ingest.malformed_max >= 1.0f)
-        return false;
-    if (ingest->malformed.paused[0] || ingest->lockstep || ingest->until_end ||
-        fr_mono_ns(ingest->clock) - proof->since_ns < FR_UNPROVEN_HOLD_NS)
-        return true;
-    proof->waited_out = true;
-    return false;
+    const struct fr_proof *proof = ingest->topics.proof;
+    return !proof->proven && proof->refused && ingest->open->n_samples == 0 &&
+           ingest->conf->ingest.malformed_max < 1.0f;
 }
 
 enum fr_status fr_ingest_malformed_pauses(struct fr_ingest *ingest, struct fr_err *err)
 {
-    if (!ingest->malformed.paused[0])
+    struct fr_malformed_watch *watch = &ingest->malformed;
+    if (!watch->paused[0])
         return FR_OK;
-    return ingest->until_end ? fr_err_set(err, FR_E_INVALID, "%s", ingest->malformed.paused) : FR_AGAIN;
+    if (ingest->until_end)
+        return fr_err_set(err, FR_E_INVALID, "%s", watch->paused);
+    if (watch->pause != FR_INGEST_PAUSED_CLOCK ||
+        watch->until_ms - fr_wall_ms(ingest->clock) > ingest->conf->ingest.future_max_ms)
+        return FR_AGAIN;
+    begin_row(ingest->files.proof);
+    begin_row(ingest->topics.proof);
+    watch->paused[0] = 0;
+    watch->pause = FR_INGEST_READS;
+    ingest->held.replaying = ingest->held.n > 0;
+    fr_log(FR_LOG_INFO, "ingest", "continues", "why=\"the clock agrees\" held=%zu", ingest->held.n);
+    return FR_OK;
 }
 
 enum fr_status fr_ingest_malformed_end(struct fr_ingest *ingest, struct fr_err *err)
 {
     const struct fr_feed *feeds[] = {&ingest->files, &ingest->topics};
+    if (ingest->malformed.trial && are_negative(ingest))
+        pause_labels(ingest, held_feed(ingest)->proof);
     for (size_t i = 0; i < FR_ARRAY_LEN(feeds) && ingest->conf->ingest.malformed_max < 1.0f; i++) {
         const struct fr_proof *proof = feeds[i]->proof;
-        if (proof->proven || !(proof->refused >= FR_UNPROVEN_END || (proof->refused && proof->looks_like)))
+        if (proof->proven || ingest->malformed.paused[0] ||
+            !(proof->refused >= FR_ROW_MIN || (proof->refused && proof->looks_like)))
             continue;
-        say_paused(ingest, feeds[i], proof);
-        return fr_ingest_malformed_pauses(ingest, err);
+        pause_all(ingest, feeds[i]);
     }
-    return FR_OK;
+    ingest->malformed.trial = false;
+    if (!ingest->malformed.paused[0])
+        release_letters(ingest);
+    return fr_ingest_malformed_pauses(ingest, err);
 }

@@ -183,6 +183,11 @@ enum fr_future fr_decoder_refused_future(const struct fr_decoder *d)
     return d->future;
 }
 
+int64_t fr_decoder_refused_time(const struct fr_decoder *d)
+{
+    return d->future_t_ms;
+}
+
 enum fr_malformed fr_decoder_malformed(const struct fr_decoder *d)
 {
     return d->malformed;

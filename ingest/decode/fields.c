@@ -155,6 +155,7 @@ static enum fr_status refuse_future(struct fr_decoder *d, enum fr_future future,
     if (ahead <= d->conf->ingest.future_max_ms)
         return FR_OK;
     d->future = future;
+    d->future_t_ms = t_ms;
     return fr_decode_fail(d, FR_E_INVALID, "event time is %lld ms after the %s, more than ingest.future_max (%lld ms)",
                           (long long)ahead,
                           future == FR_FUTURE_CLOCK ? "clock of the host that read it" : "Kafka timestamp",

@@ -100,7 +100,8 @@ struct fr_decoder {
     uint32_t n_loose, capacity_loose;
     uint32_t at; /* the sample whose fields are being read */
     int64_t timestamp_ms, received_ms;
-    enum fr_future future; /* refused for its event time */
+    enum fr_future future; /* refused for its event time, */
+    int64_t future_t_ms;   /* which is this */
     enum fr_malformed malformed;
     struct fr_unknown_slots unknown;
     struct fr_decode_path path;

@@ -1,7 +1,12 @@
-"""A record from a host whose clock is a year ahead: event time and Kafka timestamp agree, and the topic takes it (Kafka up to 3.9 does by default).
+"""Clocks that are wrong: a producer's, all producers', this host's.
+
+A record from a host whose clock is a year ahead: event time and Kafka timestamp agree, and the topic takes it (Kafka up to 3.9 does by default).
 
 Live it is refused: counted, logged and dead-lettered with the reason; the watermark stays with the stream, no user expires and decayed AUC stays defined.
 In lockstep, where no wall clock decides, `watermark_step_max` bounds what it does: it is trained, and two runs over the log are equal.
+
+This host's clock, set back by three hours in a running daemon and before a start (clock_shim.c): nothing is refused, reading pauses, says which clock is wrong,
+and continues by itself. All producers two hours ahead: reading pauses, and a restart with `malformed_max: 1` passes over them. The ledger is exact each time.
 """
 import pathlib
 import random
@@ -35,13 +40,17 @@ def sample(i, t_ms):
     return json.dumps({"t": t_ms, "y": {"click": int(random.Random(i).random() < 0.3 + 0.4 * (i % 2))}, "f": {"user_id": i % USERS}}).encode()
 
 
-def produce(address):
-    """One minute of samples that ends now, the record that is a year ahead in the middle; gives the time of the last good one."""
+def create_topic(kafka, topic):
     config = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2 ** 63 - 1)}
-    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
-    for future in admin.create_topics([confluent_kafka.admin.NewTopic("samples", 1, 1, config=config)]).values():
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
+    for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1, config=config)]).values():
         future.result(PATIENCE)
-    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": address})
+
+
+def produce(kafka):
+    """One minute of samples that ends now, the record that is a year ahead in the middle; gives the time of the last good one."""
+    create_topic(kafka, "samples")
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address})
     now = int(time.time() * 1000)
     for i in range(SAMPLES):
         t = now - (SAMPLES - i) * 15
@@ -101,13 +110,94 @@ def lockstep(work, kafka, last_ms):
     print(f"lockstep: trained, the watermark rose by {ends[0]['wm'] - last_ms} ms beyond the stream, private hash {ends[0]['hash']} twice", flush=True)
 
 
+def positions(daemon):
+    """Records delivered, samples trained and records dead-lettered, in effect."""
+    status = daemon.json("/status")
+    places = status.get("partitions", [])
+    return sum(p["delivered"] for p in places), status.get("samples", {}).get("trained"), sum(p["dead_lettered"] for p in places)
+
+
+def send(kafka, topic, first, n, ahead_ms=0):
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address})
+    now = int(time.time() * 1000) + ahead_ms
+    for i in range(first, first + n):
+        producer.produce(topic, sample(i, now), partition=0, timestamp=now)
+    assert producer.flush(PATIENCE) == 0
+
+
+def set_clock(path, ms):
+    with open(path, "r+b" if path.exists() else "w+b") as file:
+        file.write(int(ms).to_bytes(8, sys.byteorder, signed=True))
+
+
+def not_ready(daemon):
+    code, body = daemon.get("/readyz")
+    reason = json.loads(body)["reason"]
+    return reason if code == 503 and reason.startswith("paused") else ""
+
+
+def set_back(work, kafka):
+    """This host's clock is three hours behind: live, and at a start."""
+    offset, topic = work.path / "offset", "back"
+    create_topic(kafka, topic)
+    sets = [*settings(work, kafka, "back"), f"ingest.topic={topic}"]
+    shim = {"LD_PRELOAD": BUILD / "tests/integration/libclock_shim.so", "FRESHET_CLOCK": offset}
+    set_clock(offset, 0)
+    send(kafka, topic, 0, 500)
+    daemon = work.daemon(work.path / "conf.yaml", work.path / "back.log", sets, env=shim)
+    wait_until(lambda: positions(daemon) == (500, 500, 0), "the first samples trained")
+    for live, first in ((True, 500), (False, 3500)):
+        if not live:
+            daemon.drain()
+        set_clock(offset, -3 * 3600000)
+        send(kafka, topic, first, 3000)
+        if not live:
+            daemon = work.daemon(work.path / "conf.yaml", work.path / "back2.log", sets, env=shim)
+        wait_until(lambda: not_ready(daemon), "reading pauses")
+        reason = not_ready(daemon)
+        assert "is 3 h behind what it showed " + ("before" if live else "at the last epoch") in reason and "set the clock right (NTP)" in reason, reason
+        assert positions(daemon) == (first, first, 0), positions(daemon)
+        assert series(daemon, 'freshet_paused{model="back",reason="clock"}') == {'freshet_paused{model="back",reason="clock"}': 1}, daemon.get("/metrics")[1]
+        reasons = daemon.json("/healthz")["reasons"]
+        assert len(reasons) == 1 and "this host's clock" in str(reasons), reasons
+        set_clock(offset, 0)
+        wait_until(lambda: positions(daemon) == (first + 3000, first + 3000, 0), "reading continues by itself")
+        assert daemon.json("/healthz")["status"] == "ok" and daemon.get("/readyz")[0] == 200, daemon.get("/healthz")
+    daemon.drain()
+    print("this host's clock 3 h behind, live and at a start: reading pauses, 0 of 6000 samples refused, and continues by itself", flush=True)
+
+
+def all_ahead(work, kafka):
+    """This host's clock is right and all producers' are two hours ahead."""
+    topic = "ahead"
+    create_topic(kafka, topic)
+    sets = [*settings(work, kafka, "ahead"), f"ingest.topic={topic}"]
+    send(kafka, topic, 0, 500)
+    daemon = work.daemon(work.path / "conf.yaml", work.path / "ahead.log", sets)
+    wait_until(lambda: positions(daemon) == (500, 500, 0), "the first samples trained")
+    send(kafka, topic, 500, 1500, 2 * 3600000)
+    wait_until(lambda: not_ready(daemon), "reading pauses")
+    reason = not_ready(daemon)
+    assert "all of the last 1500 records lie more than ingest.future_max after this host's clock" in reason, reason
+    delivered, trained, dead = positions(daemon)
+    assert trained == 500 and delivered == 500 + dead and dead < 10, (delivered, trained, dead)
+    daemon.drain()
+    send(kafka, topic, 2000, 500)
+    daemon = work.daemon(work.path / "conf.yaml", work.path / "ahead2.log", [*sets, "ingest.malformed_max=1"])
+    wait_until(lambda: positions(daemon) == (2500, 1000, 1500), "passed over")
+    daemon.drain()
+    print(f"all producers 2 h ahead: reading pauses with {dead} of 1500 dead-lettered; malformed_max 1 passes over them, 1000 trained", flush=True)
+
+
 def main():
     with Workspace() as work, Kafka() as kafka:
         (work.path / "conf.yaml").write_text(CONFIG)
-        last_ms = produce(kafka.address)
+        last_ms = produce(kafka)
         live(work, kafka, last_ms)
         lockstep(work, kafka, last_ms)
-    print("2 passed, 0 failed")
+        set_back(work, kafka)
+        all_ahead(work, kafka)
+    print("4 passed, 0 failed")
 
 
 main()

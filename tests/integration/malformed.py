@@ -86,6 +86,24 @@ def run_form(work, kafka, form, strict, cases):
     print(f"{topic}: {len(cases)} malformed records dead-lettered with their reasons, {len(cases) + 1} good ones trained", flush=True)
 
 
+def run_all_bad(work, kafka, lockstep):
+    """A bounded run of nothing but malformed records ends with exit 2, sends no letter and leaves none behind in the producer."""
+    topic = "all-bad-lockstep" if lockstep else "all-bad"
+    create_topic(kafka, topic)
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address})
+    for i in range(1500):
+        producer.produce(topic, json.dumps({"ts": TIME + i, "clicked": 1}).encode(), partition=0)
+    assert producer.flush(PATIENCE) == 0
+    sets = settings(work, kafka, topic, "json") + (["ingest.lockstep={records: 64, epoch_batches: 16}"] if lockstep else [])
+    daemon = work.daemon(SOURCE / "tests/golden/malformed.yaml", work.path / f"{topic}.log", sets, [] if lockstep else ["--until", "end"], wait_http=False)
+    daemon.expect_exit(2)
+    log = daemon.log()
+    assert "all 1000 records since the start are malformed" in log and "a sample is a map with `f`, `y` and `t`, see docs/samples.md" in log, log
+    assert "none was sent to the dead-letter topic" in log and "still in queue" not in log and "correct ingest.format" not in log, log
+    assert not read_letters(kafka, topic), "letters of records that will be read again"
+    print(f"{topic}: exit 2, the shape is named, 0 letters of 1000 malformed records", flush=True)
+
+
 def resident_bytes(pid):
     return 1024 * int(re.search(r"VmRSS:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
 
@@ -152,7 +170,9 @@ def main():
             run_form(work, kafka, form, False, cases(form, False))
             run_form(work, kafka, form, True, cases(form, True))
             run_flat(work, kafka, form, cases(form, False))
-    print("6 passed, 0 failed")
+        for lockstep in (False, True):
+            run_all_bad(work, kafka, lockstep)
+    print("8 passed, 0 failed")
 
 
 main()

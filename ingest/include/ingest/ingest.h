@@ -66,6 +66,9 @@ struct fr_ingest_options {
      * cannot be. */
     const struct fr_ingest_skip *skips;
     size_t n_skips;
+    /* What this host's clock showed when the newest epoch of the restored state was cut; 0: not
+     * known. */
+    int64_t epoch_wall_ms;
     /* Both NULL: Kafka as the conf says. Otherwise borrowed, not closed by fr_ingest_free. */
     const struct fr_source *source;
     const struct fr_dead_sink *dead_sink;
@@ -144,7 +147,11 @@ struct fr_ingest_refusal {
     char reason[512];
 };
 
-enum { FR_PROBLEM_MAX = 400 };
+enum { FR_PROBLEM_MAX = 600 };
+
+/* Why reading is paused: all records are refused, as malformed or for an event time that is ahead
+ * of their Kafka timestamps; or of this host's clock, and then it continues by itself. */
+enum fr_ingest_pause { FR_INGEST_READS, FR_INGEST_PAUSED_RECORDS, FR_INGEST_PAUSED_CLOCK };
 
 struct fr_ingest_status {
     uint32_t n_partitions;
@@ -157,7 +164,7 @@ struct fr_ingest_status {
     uint64_t malformed_kinds[FR_MALFORMED_KINDS];
     struct fr_ingest_refusal last_malformed; /* meaningful once `malformed` is above 0 */
     double malformed_share;                  /* of the records of the last minute */
-    bool paused;                             /* malformed records only: `problem` says more */
+    enum fr_ingest_pause pause;              /* `problem` says more */
     /* refused for an event time too far ahead of the Kafka timestamp; of the clock of this host */
     uint64_t future_timestamp, future_clock;
     uint64_t dropped_duplicates;

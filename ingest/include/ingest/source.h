@@ -52,6 +52,7 @@ struct fr_source_event {
     uint32_t partition; /* index in the layout */
     int64_t offset;
     int64_t timestamp_ms;    /* <= 0: none */
+    bool of_broker;          /* by the broker's clock (LogAppendTime), not the producer's */
     const void *value, *key; /* borrowed until `release`; NULL: null */
     size_t size, key_size;
     /* a line longer than record_max: no value; size and crc32c are those of the whole line */
@@ -131,6 +132,8 @@ struct fr_dead_sink {
     void (*counts)(void *self, struct fr_dead_counts *out);
     bool (*healthy)(void *self, char *problem, size_t size); /* false: letters wait, and why */
     void (*close)(void *self);
+    /* While on, letters are kept and none is sent; NULL: it cannot. */
+    void (*withhold)(void *self, bool on);
 };
 
 #endif

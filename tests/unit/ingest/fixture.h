@@ -38,6 +38,7 @@ struct fake_log {
     struct fr_source_partition names[LOG_PARTITIONS];
     struct log_partition partitions[LOG_PARTITIONS];
     bool absent, down;
+    bool of_broker;      /* the timestamps */
     uint32_t duplicates; /* give so many records below the offset that was asked */
     uint32_t n_held;     /* events not released */
     uint32_t questions;  /* of offsets and marks */
@@ -48,6 +49,7 @@ struct fake_log {
 struct fake_dead {
     uint32_t n;
     bool full;
+    bool withheld;
     bool forget; /* there may be more than LETTERS: the last one is kept */
     uint64_t acknowledged, made;
     struct {
@@ -78,7 +80,7 @@ struct service {
     char *ends;
     uint32_t n_batches, sizes[LOG_RECORDS];
     struct fr_batch_position last[LOG_PARTITIONS + FILES];
-    int64_t until_ms;
+    int64_t until_ms, epoch_wall_ms;
     struct fr_ingest_skip skips[FR_SKIPS_MAX + 1]; /* asked for */
     size_t n_skips;
     char dir[32]; /* of files; empty: none */
@@ -174,6 +176,7 @@ static inline void log_give(struct fake_log *log, uint32_t partition, const stru
         .partition = partition,
         .offset = record->offset,
         .timestamp_ms = record->timestamp_ms,
+        .of_broker = log->of_broker,
         .value = value,
         .size = strlen(value),
         .handle = value,
@@ -366,6 +369,11 @@ static inline bool dead_healthy(void *self, char *problem, size_t size)
     return !dead->full;
 }
 
+static inline void dead_withhold(void *self, bool on)
+{
+    ((struct fake_dead *)self)->withheld = on;
+}
+
 /* ---- the service ---- */
 
 static inline struct fr_conf *conf_of(const char *ingest)
@@ -419,8 +427,8 @@ static inline struct service *service_new(const char *ingest, uint32_t n_partiti
         .high = log_high,
         .connected = log_connected,
     };
-    s->sink =
-        (struct fr_dead_sink){&s->dead, dead_prepare, dead_send, dead_acknowledged, dead_counts, dead_healthy, NULL};
+    s->sink = (struct fr_dead_sink){&s->dead,    dead_prepare, dead_send, dead_acknowledged,
+                                    dead_counts, dead_healthy, NULL,      dead_withhold};
     fr_clock_fake_init(&s->clock, T0 + 1000);
     s->full = fr_ring_new(RING);
     s->empty = fr_ring_new(RING);
@@ -451,6 +459,7 @@ static inline enum fr_status service_start(struct service *s, bool until_end)
         .until_end = until_end,
         .until_ms = s->until_ms,
         .end_offsets = s->ends,
+        .epoch_wall_ms = s->epoch_wall_ms,
         .fix_end = keep_ends,
         .fix_end_self = s,
         .skips = s->skips,

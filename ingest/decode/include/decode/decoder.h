@@ -50,7 +50,7 @@ struct fr_unknown_slots {
 };
 
 /* What an event time was too far ahead of. */
-enum fr_future { FR_FUTURE_NONE, FR_FUTURE_TIMESTAMP, FR_FUTURE_CLOCK };
+enum fr_future { FR_FUTURE_NONE, FR_FUTURE_TIMESTAMP, FR_FUTURE_CLOCK, FR_FUTURES };
 
 /* Borrows the conf until fr_decoder_free. ingest.record_max, max_ids and max_len of 0 mean their
  * documented defaults. */
@@ -67,6 +67,8 @@ enum fr_status fr_decode_record(struct fr_decoder *decoder, const struct fr_reco
                                 const char **reason) FR_MUST_CHECK;
 /* Whether the last refusal was for an event time more than future_max ahead, and of what. */
 enum fr_future fr_decoder_refused_future(const struct fr_decoder *decoder);
+/* The event time that was too far ahead then. */
+int64_t fr_decoder_refused_time(const struct fr_decoder *decoder);
 /* The kind of the last refusal. */
 enum fr_malformed fr_decoder_malformed(const struct fr_decoder *decoder);
 /* Of all records so far, malformed ones too. */
