@@ -83,7 +83,7 @@ bool fr_conf_brokers_are_sound(const char *text, char *problem, size_t size)
         size_t n = strcspn(at, ",");
         const char *wrong = problem_of(at, n);
         if (wrong) {
-            snprintf(problem, size, "`%.*s` is %s; %s", n < 80 ? (int)n : 80, at, wrong, form);
+            snprintf(problem, size, "`%.*s`: %s; %s", n < 80 ? (int)n : 80, at, wrong, form);
             return false;
         }
         at += n;

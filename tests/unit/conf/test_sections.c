@@ -52,7 +52,7 @@ FR_CASE(brokers_have_the_form_that_kafka_reads)
     }
     char *text = variant("brokers: \"localhost:9092\"", "brokers: \"a:1,b:99999\"");
     char *problems = problems_of(text, NULL, 0);
-    assert_contains(problems, "test.yaml:5:12: ingest.brokers: `b:99999` is not a port from 1 to 65535; expected");
+    assert_contains(problems, "test.yaml:5:12: ingest.brokers: `b:99999`: not a port from 1 to 65535; expected");
     free(problems);
     free(text);
 }

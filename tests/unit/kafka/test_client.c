@@ -71,9 +71,9 @@ static void expect_refused(const struct fr_kafka_options *options, const char *b
 
 FR_CASE(brokers_in_another_form_are_refused_by_every_client)
 {
-    expect_refused_once(&(struct fr_kafka_options){.name = "m", .brokers = "a:1;b:2"}, "brokers: `a:1;b:2` is more");
+    expect_refused_once(&(struct fr_kafka_options){.name = "m", .brokers = "a:1;b:2"}, "brokers: `a:1;b:2`: more");
     expect_refused_once(&(struct fr_kafka_options){.name = "m", .brokers = "a:99999"},
-                        "brokers: `a:99999` is not a port");
+                        "brokers: `a:99999`: not a port");
 }
 
 FR_CASE(a_refusal_names_where_it_was_written_and_no_value)
