@@ -323,6 +323,7 @@ FR_CASE(held_records_of_a_partition_that_breaks_are_read_again)
     assert_int_equal(s->positions.partitions[0].delivered, 4);
     assert_int_equal(s->positions.partitions[1].delivered, 2);
     assert_int_equal(s->dead.made, 5);
+    assert_int_equal(status_of(s).dropped_duplicates, 0);
 }
 
 FR_CASE(held_records_at_the_end_of_a_bounded_run_take_effect)
