@@ -1,26 +1,47 @@
 /* Failed invariants and refused memory end the process (crash-only design): the state on disk is
  * whole at every instant, so a restart is the one recovery path that is tested all the time.
  *
- * Thread: any. It does not log through fr_log, because a broken invariant may be the log's own. */
+ * Thread: any. It does not log through fr_log, because a broken invariant may be the log's own, and
+ * waits for no reader of standard error (log_writer.h). */
 #include "base/check.h"
 
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "log_writer.h"
+
+static volatile sig_atomic_t ended_by = FR_OK; /* enum fr_status */
+
+enum fr_status fr_check_status(void)
+{
+    return (enum fr_status)ended_by;
+}
+
+__attribute__((noreturn, cold, format(printf, 2, 3))) static void end(enum fr_status status, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    ended_by = status;
+    fr_log_put_directly(text, size < 0 ? 0 : (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1);
+    abort();
+}
+
 void fr_check_failed(const char *condition, const char *file, int line)
 {
-    fprintf(stderr, "%s:%d: check failed: %s\n", file, line, condition);
-    abort();
+    end(FR_E_STATE, "%s:%d: check failed: %s\n", file, line, condition);
 }
 
 __attribute__((noreturn, cold)) static void refused(size_t count, size_t size)
 {
-    fprintf(
-        stderr,
+    end(FR_E_NO_MEMORY,
         "out of memory: %zu x %zu bytes were refused; lower the configured limits or give the machine more memory\n",
         count, size);
-    abort();
 }
 
 void *fr_alloc(size_t count, size_t size)

@@ -1,29 +1,28 @@
 /* logfmt lines on stderr, the form that both people and log collectors read without a schema.
  *
- * Invariants: one write(2) per line, so that lines of several threads never mix (POSIX: writes to a
- * pipe of up to PIPE_BUF bytes are atomic; LINE_MAX_BYTES equals PIPE_BUF on Linux); a line holds
- * no control byte but its final newline, so that data cannot forge a second event; errno is kept;
- * nothing follows a line of fr_log_last.
+ * Invariants: a line has at most FR_LOG_LINE_MAX bytes, which is PIPE_BUF on Linux, so that it
+ * reaches a pipe by one write(2) and lines of several processes never mix; it holds no control byte
+ * but its final newline, so that data cannot forge a second event; errno is kept; nothing follows a
+ * line of fr_log_last. How a line reaches the descriptor, and what becomes of one that cannot, is in
+ * log_writer.c.
  *
- * Thread: any; one mutex, held for the write alone, so that no line overtakes the last one. It
- * does not rotate, buffer or open files; a supervisor does. */
+ * Thread: any. It does not rotate or open files; a supervisor does. */
 #include "base/log.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { LINE_MAX_BYTES = 4096, LABEL_MAX = 160 };
+#include "log_writer.h"
+
+enum { LINE_MAX_BYTES = FR_LOG_LINE_MAX, LABEL_MAX = 160 };
 
 static atomic_int lowest_level = FR_LOG_INFO;
 static char label[LABEL_MAX]; /* with a blank before it, or empty */
-static pthread_mutex_t write_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool ended; /* under write_lock */
 
 void fr_log_set_level(enum fr_log_level level)
 {
@@ -56,24 +55,9 @@ static size_t begin_line(char *line, enum fr_log_level level, const char *compon
     return size < 0 ? 0 : size >= LINE_MAX_BYTES ? LINE_MAX_BYTES - 1 : (size_t)size;
 }
 
-static void write_line(const char *line, size_t size, bool last)
+static size_t make_line(char line[LINE_MAX_BYTES], enum fr_log_level level, const char *component, const char *event,
+                        const char *format, va_list arguments)
 {
-    ssize_t written = 0;
-    pthread_mutex_lock(&write_lock);
-    do {
-        if (!ended)
-            written = write(STDERR_FILENO, line, size);
-    } while (written < 0 && errno == EINTR);
-    ended |= last;
-    pthread_mutex_unlock(&write_lock);
-    /* A closed or full stderr has nowhere to be reported. */
-}
-
-static void put_line(enum fr_log_level level, bool last, const char *component, const char *event, const char *format,
-                     va_list arguments)
-{
-    int saved_errno = errno;
-    char line[LINE_MAX_BYTES];
     size_t size = begin_line(line, level, component, event);
     if (format && format[0] != '\0' && size < LINE_MAX_BYTES - 2) {
         size_t room = LINE_MAX_BYTES - size - 2; /* one for the space, one for the newline */
@@ -90,26 +74,67 @@ static void put_line(enum fr_log_level level, bool last, const char *component, 
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = ' ';
     line[size] = '\n';
-    write_line(line, size + 1, last);
-    errno = saved_errno;
+    return size + 1;
 }
 
 void fr_log(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
 {
     if ((int)level < atomic_load_explicit(&lowest_level, memory_order_relaxed))
         return;
+    int saved_errno = errno;
+    char line[LINE_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    put_line(level, false, component, event, format, arguments);
+    fr_log_put(FR_LOG_LINE_PLAIN, line, make_line(line, level, component, event, format, arguments));
     va_end(arguments);
+    errno = saved_errno;
 }
 
 void fr_log_last(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
 {
+    int saved_errno = errno;
+    char line[LINE_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    put_line(level, true, component, event, format, arguments);
+    fr_log_put(FR_LOG_LINE_LAST, line, make_line(line, level, component, event, format, arguments));
     va_end(arguments);
+    errno = saved_errno;
+}
+
+void fr_log_last_words(const char *component, const char *event, const char *format, ...)
+{
+    char line[LINE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    fr_log_put_directly(line, make_line(line, FR_LOG_ERROR, component, event, format, arguments));
+    va_end(arguments);
+}
+
+void fr_log_text(const char *text, size_t size)
+{
+    while (size > 0) {
+        size_t piece = size < LINE_MAX_BYTES ? size : LINE_MAX_BYTES;
+        const char *newline = memchr(text, '\n', piece);
+        if (newline)
+            piece = (size_t)(newline - text) + 1;
+        fr_log_put(FR_LOG_LINE_TEXT, text, piece);
+        text += piece;
+        size -= piece;
+    }
+}
+
+static size_t make_lost_line(char line[LINE_MAX_BYTES], const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    size_t size = make_line(line, FR_LOG_WARN, "log", "lines_lost", format, arguments);
+    va_end(arguments);
+    return size;
+}
+
+size_t fr_log_lost_line(char line[LINE_MAX_BYTES], uint64_t lost)
+{
+    return make_lost_line(line, "lines=%" PRIu64 " note=\"standard error took no lines here\"", lost);
 }
 
 /* How one byte stands inside a quoted value; returns its length in `piece` (at most 4). */

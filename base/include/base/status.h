@@ -16,7 +16,7 @@ enum fr_status {
     /* bad input from outside (config, record, argument): drop or report, never retry */
     FR_E_INVALID = -1,
     FR_E_LIMIT = -2,     /* a named limit was hit */
-    FR_E_NO_MEMORY = -3, /* allocation refused: fatal on the data path */
+    FR_E_NO_MEMORY = -3, /* memory or a thread refused: fatal on the data path */
     FR_E_IO = -4,        /* storage error: fatal, never retried (P6) */
     FR_E_NO_SPACE = -5,  /* disk full: fatal for the epoch, exit 75 */
     FR_E_CORRUPT = -6,   /* stored bytes fail their check: an operator must decide (exit 3) */

@@ -6,6 +6,10 @@
 #include <string.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -153,6 +157,193 @@ FR_CASE(a_label_stands_in_every_line_behind_the_level)
     assert_non_null(strstr(line, " level=info component=a event=b k=2\n"));
 }
 
+/* ---- a reader that does not read ---- */
+
+enum { HANG_S = 60, LINES = 2000 }; /* a caller that waits ends by SIGALRM */
+
+static void fill_pipe(int fd)
+{
+    static const char bytes[4096] = "";
+    int flags = fcntl(fd, F_GETFL);
+    assert_int_equal(fcntl(fd, F_SETFL, flags | O_NONBLOCK), 0);
+    for (size_t size = sizeof(bytes); size > 0; size /= 2)
+        while (write(fd, bytes, size) > 0)
+            ;
+    assert_int_equal(fcntl(fd, F_SETFL, flags), 0);
+}
+
+FR_CASE(a_line_that_would_wait_is_lost_and_the_next_one_says_so)
+{
+    static char text[1 << 20];
+    uint64_t before, unsaid, lost;
+    struct capture capture = begin_capture();
+    lost = fr_log_lost(&before);
+    fill_pipe(STDERR_FILENO);
+    alarm(HANG_S);
+    fr_log(FR_LOG_INFO, "a", "first", NULL);
+    fr_log(FR_LOG_INFO, "a", "second", NULL);
+    alarm(0);
+    uint64_t now = fr_log_lost(&unsaid);
+    bool full = read(capture.read_end, text, sizeof(text)) == (ssize_t)sizeof(text); /* never */
+    fr_log(FR_LOG_INFO, "a", "third", NULL);
+    uint64_t after_unsaid, after = fr_log_lost(&after_unsaid);
+    size_t size = end_capture(capture, text, sizeof(text));
+    assert_false(full);
+    assert_true(now == lost + 2 && unsaid == before + 2);
+    assert_true(after == now && after_unsaid == 0);
+    assert_true(size > 0 && strstr(text, "event=lines_lost lines=2 "));
+    assert_true(strstr(text, "event=lines_lost") < strstr(text, "event=third"));
+    assert_null(strstr(text, "event=first"));
+}
+
+FR_CASE(a_closed_stderr_loses_lines_and_nothing_else)
+{
+    uint64_t unsaid, lost = fr_log_lost(&unsaid);
+    int saved = dup(STDERR_FILENO);
+    close(STDERR_FILENO);
+    fr_log(FR_LOG_INFO, "a", "b", NULL);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    uint64_t now = fr_log_lost(&unsaid);
+    assert_true(now == lost + 1 && unsaid == 1);
+    char line[5000];
+    struct capture capture = begin_capture();
+    fr_log(FR_LOG_INFO, "a", "c", NULL);
+    end_capture(capture, line, sizeof(line));
+    assert_non_null(strstr(line, "event=lines_lost lines=1 "));
+}
+
+/* ---- the log's own thread: in a child, since a process starts it once ---- */
+
+struct child {
+    pid_t pid;
+    int err, told, go; /* its stderr; where it says that it is done; where it waits */
+};
+
+/* With a full pipe for stderr. */
+static struct child start_child(void (*body)(int told, int go))
+{
+    int err[2], told[2], go[2];
+    assert_true(pipe(err) == 0 && pipe(told) == 0 && pipe(go) == 0);
+    fill_pipe(err[1]);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(HANG_S);
+        dup2(err[1], STDERR_FILENO);
+        close(err[0]);
+        close(err[1]);
+        if (!fr_log_start())
+            _exit(2);
+        body(told[1], go[0]);
+        _exit(0);
+    }
+    close(err[1]);
+    close(told[1]);
+    close(go[0]);
+    return (struct child){.pid = pid, .err = err[0], .told = told[0], .go = go[1]};
+}
+
+static int end_child(struct child child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    close(child.err);
+    close(child.told);
+    close(child.go);
+    return status;
+}
+
+static void log_many(int told, int go)
+{
+    char byte = 0;
+    uint64_t unsaid, before = fr_log_lost(&unsaid);
+    for (int i = 0; i < LINES; i++)
+        fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
+    uint64_t lost = fr_log_lost(&unsaid) - before;
+    if (write(told, &lost, sizeof(lost)) != (ssize_t)sizeof(lost) || read(go, &byte, 1) != 1)
+        _exit(3);
+    fr_log_last(FR_LOG_INFO, "a", "end", NULL);
+    fr_log(FR_LOG_INFO, "a", "late", NULL);
+}
+
+/* Of the lines of log_many: they come in order, and with what lines_lost says none is missing. */
+static void check_lines(char *text, uint64_t lost)
+{
+    long next = 0;
+    uint64_t said = 0;
+    bool ended = false;
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL && line[0];) {
+        const char *many = strstr(line, "event=many i="), *missing = strstr(line, "event=lines_lost lines=");
+        assert_false(ended);
+        ended = strstr(line, "event=end") != NULL;
+        assert_true(many || missing || ended);
+        if (many) {
+            assert_int_equal(strtol(many + strlen("event=many i="), NULL, 10), next);
+            next++;
+        }
+        if (missing) {
+            uint64_t n = strtoull(missing + strlen("event=lines_lost lines="), NULL, 10);
+            said += n;
+            next += (long)n;
+        }
+    }
+    assert_true(ended);
+    assert_int_equal(next, LINES);
+    assert_true(said == lost);
+}
+
+FR_CASE(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is)
+{
+    static char text[8 << 20];
+    uint64_t lost = 0;
+    size_t size = 0;
+    ssize_t n;
+    struct child child = start_child(log_many);
+    assert_int_equal(read(child.told, &lost, sizeof(lost)), sizeof(lost)); /* nobody has read until here */
+    assert_true(lost > 0 && lost < LINES);
+    assert_int_equal(write(child.go, "g", 1), 1);
+    while (size < sizeof(text) - 1 && (n = read(child.err, text + size, sizeof(text) - 1 - size)) > 0)
+        size += (size_t)n;
+    text[size] = '\0';
+    assert_int_equal(end_child(child), 0);
+    size_t filled = 0; /* the zeros before */
+    while (filled < size && text[filled] == '\0')
+        filled++;
+    check_lines(text + filled, lost);
+}
+
+static void end_at_once(int told, int go)
+{
+    (void)told;
+    (void)go;
+    fr_log_text("for people\n", 11);
+    fr_log_flush();
+    fr_log_last(FR_LOG_INFO, "a", "end", NULL);
+    _exit(7);
+}
+
+FR_CASE(an_end_waits_for_the_reader_no_longer_than_its_patience)
+{
+    int status = end_child(start_child(end_at_once));
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+static void write_as_a_library(int told, int go)
+{
+    (void)told;
+    (void)go;
+    fprintf(stderr, "terminate called\n");
+    _exit(fr_log_descriptor() == STDERR_FILENO ? 1 : 8);
+}
+
+FR_CASE(what_libraries_write_to_a_full_pipe_does_not_wait_either)
+{
+    int status = end_child(start_child(write_as_a_library));
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 8);
+}
+
 /* Ends the log of this process: the last case. */
 FR_CASE(nothing_follows_the_last_line)
 {
@@ -179,6 +370,11 @@ int main(void)
         cmocka_unit_test(a_cut_quote_is_closed),
         cmocka_unit_test(a_repeated_event_is_due_once_an_interval),
         cmocka_unit_test(a_label_stands_in_every_line_behind_the_level),
+        cmocka_unit_test(a_line_that_would_wait_is_lost_and_the_next_one_says_so),
+        cmocka_unit_test(a_closed_stderr_loses_lines_and_nothing_else),
+        cmocka_unit_test(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is),
+        cmocka_unit_test(an_end_waits_for_the_reader_no_longer_than_its_patience),
+        cmocka_unit_test(what_libraries_write_to_a_full_pipe_does_not_wait_either),
         cmocka_unit_test(nothing_follows_the_last_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,291 @@
+/* Whoever reads standard error may stop reading: a full pipe, a stopped terminal, a log collector
+ * that hangs. No thread but one waits for that: lines go to a ring of fixed size, and the writer's
+ * thread takes them out in order. A line that finds no room, or that the system refuses (a closed
+ * descriptor, a full disk, a reader that is gone), is dropped and counted, and the next line that
+ * gets out has a line before it that says how many are missing there. What ends a process waits for
+ * the ring, at most FR_LOG_PATIENCE_MS in which nothing is written.
+ *
+ * Without fr_log_start, in tools and in a host's process, there is no thread and no ring: a line is
+ * written if poll says that it will not wait, else dropped and counted in the same way.
+ *
+ * Libraries write to standard error, too, before they abort: fr_log_start gives a pipe or terminal
+ * a second open file with O_NONBLOCK, by way of /proc, and puts that in its place. Setting the flag
+ * where it is would change the descriptor of the shell and of all other processes that share it.
+ * Where the second open is refused, or for a socket, standard error stays as it was.
+ *
+ * Invariants: one write(2) per line where the descriptor takes it whole; lines keep their order;
+ * nothing follows a line of FR_LOG_LINE_LAST.
+ *
+ * Thread: any; the mutex is held for copies, never for a write of the writer's thread. */
+#include "log_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+
+enum {
+    RING_BYTES = 64 << 10, /* some 300 lines: a burst, not a history */
+    LOOK_MS = 5,           /* how often a signal handler looks whether the ring is empty */
+};
+
+struct head { /* before each line of the ring */
+    uint32_t size, lost;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t filled, moved;
+    pthread_t thread;
+    bool running, ended;
+    uint64_t begin, end; /* of the bytes that wait; the place is the number modulo RING_BYTES */
+    uint32_t gap;        /* lost since the newest line in the ring */
+    char bytes[RING_BYTES];
+} ring = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t untold;        /* whoever writes: lost, and no line has said so yet */
+static int original_fd = -1;   /* standard error as it was given; -1: as it is */
+static _Atomic uint64_t total; /* lost */
+/* lost and no line has said so; lines that are not written yet */
+static _Atomic uint64_t missing, waiting;
+
+/* ---- the descriptor ---- */
+
+/* Waits for as long as it takes; false: the system refuses it. */
+static bool write_all(const char *at, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(STDERR_FILENO, at, size);
+        if (n > 0) {
+            at += n;
+            size -= (size_t)n;
+        } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
+            return false;
+        } else if (errno == EAGAIN) {
+            (void)poll(&(struct pollfd){.fd = STDERR_FILENO, .events = POLLOUT}, 1, -1);
+        }
+    }
+    return true;
+}
+
+/* The same for a caller that must not wait longer: a pipe of which poll says that it can be written
+ * has room for a line. */
+static bool write_soon(const char *line, size_t size, int wait_ms)
+{
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+    int ready;
+    do
+        ready = poll(&fd, 1, wait_ms);
+    while (ready < 0 && errno == EINTR);
+    /* without a reader there is a signal to be had, and nothing else */
+    if (ready <= 0 || !(fd.revents & POLLOUT) || (fd.revents & (POLLERR | POLLNVAL)))
+        return false;
+    ssize_t n;
+    do
+        n = write(STDERR_FILENO, line, size);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)size;
+}
+
+static bool write_line(const char *line, size_t size, int wait_ms)
+{
+    return wait_ms < 0 ? write_all(line, size) : write_soon(line, size, wait_ms);
+}
+
+/* A line, or none (size 0), before which so many were lost; wait_ms < 0: for ever. */
+static void deliver(const char *line, size_t size, uint64_t lost, int wait_ms)
+{
+    char note[FR_LOG_LINE_MAX];
+    untold += lost;
+    if (untold > 0 && write_line(note, fr_log_lost_line(note, untold), wait_ms))
+        untold = 0;
+    if (size > 0 && !write_line(line, size, wait_ms)) {
+        untold++;
+        atomic_fetch_add(&total, 1);
+    }
+}
+
+/* ---- the ring ---- */
+
+static void copy_in(const void *from, size_t size)
+{
+    size_t at = ring.end % RING_BYTES, first = size < RING_BYTES - at ? size : RING_BYTES - at;
+    memcpy(ring.bytes + at, from, first);
+    memcpy(ring.bytes, (const char *)from + first, size - first);
+    ring.end += size;
+}
+
+static void copy_out(void *to, size_t size)
+{
+    size_t at = ring.begin % RING_BYTES, first = size < RING_BYTES - at ? size : RING_BYTES - at;
+    memcpy(to, ring.bytes + at, first);
+    memcpy((char *)to + first, ring.bytes, size - first);
+    ring.begin += size;
+}
+
+static bool has_room(size_t size)
+{
+    return ring.end - ring.begin + sizeof(struct head) + size <= RING_BYTES;
+}
+
+static void *writer_main(void *unused)
+{
+    char line[FR_LOG_LINE_MAX];
+    (void)unused;
+    pthread_mutex_lock(&ring.lock);
+    for (;;) {
+        struct head head = {.size = 0};
+        while (ring.begin == ring.end && ring.gap == 0)
+            pthread_cond_wait(&ring.filled, &ring.lock);
+        if (ring.begin != ring.end) {
+            copy_out(&head, sizeof(head));
+            copy_out(line, head.size);
+        } else { /* nothing came after those that were lost */
+            head.lost = ring.gap;
+            ring.gap = 0;
+        }
+        pthread_mutex_unlock(&ring.lock);
+        deliver(line, head.size, head.lost, -1);
+        pthread_mutex_lock(&ring.lock);
+        atomic_store(&missing, ring.gap + untold);
+        if (head.size > 0)
+            atomic_fetch_sub(&waiting, 1);
+        pthread_cond_broadcast(&ring.moved);
+    }
+    return NULL;
+}
+
+/* Until the writer has moved; false: it has not for FR_LOG_PATIENCE_MS. */
+static bool wait_moved(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += FR_LOG_PATIENCE_MS % 1000 * 1000000L;
+    until.tv_sec += FR_LOG_PATIENCE_MS / 1000 + until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    return pthread_cond_timedwait(&ring.moved, &ring.lock, &until) == 0;
+}
+
+static bool wait_written(void)
+{
+    while (atomic_load(&waiting) > 0)
+        if (!wait_moved())
+            return false;
+    return true;
+}
+
+static void put_in_ring(enum fr_log_line kind, const char *line, size_t size)
+{
+    bool patient = kind != FR_LOG_LINE_PLAIN;
+    while (patient && !has_room(size))
+        patient = wait_moved();
+    if (has_room(size)) {
+        struct head head = {.size = (uint32_t)size, .lost = ring.gap};
+        copy_in(&head, sizeof(head));
+        copy_in(line, size);
+        ring.gap = 0;
+        atomic_fetch_add(&waiting, 1);
+    } else {
+        ring.gap += ring.gap < UINT32_MAX;
+        atomic_fetch_add(&total, 1);
+        atomic_fetch_add(&missing, 1);
+    }
+    pthread_cond_signal(&ring.filled);
+}
+
+void fr_log_put(enum fr_log_line kind, const char *line, size_t size)
+{
+    pthread_mutex_lock(&ring.lock);
+    bool ended = ring.ended;
+    ring.ended |= kind == FR_LOG_LINE_LAST;
+    if (!ended && ring.running) {
+        put_in_ring(kind, line, size);
+        if (kind == FR_LOG_LINE_LAST)
+            (void)wait_written();
+    } else if (!ended) {
+        deliver(line, size, 0, kind == FR_LOG_LINE_PLAIN ? 0 : FR_LOG_PATIENCE_MS);
+        atomic_store(&missing, untold);
+    }
+    pthread_mutex_unlock(&ring.lock);
+}
+
+void fr_log_put_directly(const char *line, size_t size)
+{
+    const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+    bool own = ring.running && pthread_equal(ring.thread, pthread_self()); /* it will not write the rest */
+    for (int ms = 0; !own && ms < FR_LOG_PATIENCE_MS && atomic_load(&waiting) > 0; ms += LOOK_MS)
+        nanosleep(&look, NULL);
+    (void)write_soon(line, size, 0);
+}
+
+/* ---- for the process ---- */
+
+/* A second open file of the pipe or terminal, which nobody else has. */
+static void open_nonblocking(void)
+{
+    struct stat info;
+    if (fstat(STDERR_FILENO, &info) != 0 || (!S_ISFIFO(info.st_mode) && !isatty(STDERR_FILENO)))
+        return;
+    int own = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (own < 0)
+        return;
+    original_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (original_fd >= 0)
+        (void)dup2(own, STDERR_FILENO);
+    close(own);
+}
+
+bool fr_log_start(void)
+{
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    pthread_mutex_lock(&ring.lock);
+    bool running = ring.running;
+    pthread_mutex_unlock(&ring.lock);
+    if (running)
+        return true;
+    if (pthread_condattr_init(&monotonic) != 0)
+        return false;
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    bool made = pthread_cond_init(&ring.moved, &monotonic) == 0 && pthread_cond_init(&ring.filled, NULL) == 0;
+    (void)pthread_condattr_destroy(&monotonic);
+    if (!made)
+        return false;
+    open_nonblocking();
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_mutex_lock(&ring.lock); /* it has the name before it writes */
+    ring.running = fr_thread_start(&ring.thread, "log", writer_main, NULL);
+    pthread_mutex_unlock(&ring.lock);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ring.running;
+}
+
+void fr_log_flush(void)
+{
+    pthread_mutex_lock(&ring.lock);
+    if (ring.running)
+        (void)wait_written();
+    pthread_mutex_unlock(&ring.lock);
+}
+
+int fr_log_descriptor(void)
+{
+    return original_fd >= 0 ? original_fd : STDERR_FILENO;
+}
+
+uint64_t fr_log_lost(uint64_t *unsaid)
+{
+    *unsaid = atomic_load(&missing);
+    return atomic_load(&total);
+}
