@@ -25,9 +25,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/check.h"
+#include "base/machine.h"
 #include "base/thread.h"
 
 enum {
@@ -175,7 +175,9 @@ static void *worker_main(void *argument)
     }
 }
 
-/* Signals belong to the thread that installed the handlers. */
+/* Signals belong to the thread that installed the handlers. Without a thread there are as many
+ * workers as could be started: nothing depends on how many there are, and a check here would end
+ * the process for want of a thread. */
 static void start_threads(struct fr_pool *pool)
 {
     sigset_t all, before;
@@ -186,8 +188,8 @@ static void start_threads(struct fr_pool *pool)
         pool->threads[i] = (struct worker){.pool = pool, .number = i + 1};
         char name[32];
         snprintf(name, sizeof(name), "worker-%zu", i + 1);
-        bool started = fr_thread_start(&pool->threads[i].thread, name, worker_main, &pool->threads[i]);
-        FR_CHECK(started);
+        if (!fr_thread_start(&pool->threads[i].thread, name, worker_main, &pool->threads[i]))
+            pool->workers = i + 1;
     }
     rc = pthread_sigmask(SIG_SETMASK, &before, NULL);
     FR_CHECK(rc == 0);
@@ -197,9 +199,8 @@ struct fr_pool *fr_pool_new(size_t workers)
 {
     FR_CHECK(workers >= 1 && workers <= WORKERS_MAX);
     struct fr_pool *pool = fr_alloc_aligned(_Alignof(struct fr_pool), sizeof(*pool));
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     pool->workers = workers;
-    pool->spin_ns = processors > 0 && workers <= (size_t)processors ? SPIN_NS : 0;
+    pool->spin_ns = workers <= fr_machine_processors(fr_machine()) ? SPIN_NS : 0;
     atomic_init(&pool->gate, 0);
     atomic_init(&pool->stopping, false);
     atomic_init(&pool->sleeping, 0);

@@ -10,7 +10,8 @@
 
 struct fr_pool;
 
-/* workers >= 1; 1 runs everything in the caller and starts no thread. */
+/* workers >= 1; 1 runs everything in the caller and starts no thread. Where the system refuses
+ * threads the pool has fewer workers, at least the caller. */
 struct fr_pool *fr_pool_new(size_t workers);
 void fr_pool_free(struct fr_pool *pool);
 size_t fr_pool_workers(const struct fr_pool *pool);

@@ -7,6 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* For messages: why there is none. */
+#define FR_THREADS_SHORT \
+    "no thread can be started: the user's limit of processes (ulimit -u), that of the control group (pids.max) or " \
+    "memory is short"
+
 /* pthread_create with default attributes; false: no thread. The name is a help, never a reason to
  * fail. Limits: the kernel shows 15 bytes of it. */
 bool fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument)

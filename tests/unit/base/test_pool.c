@@ -9,6 +9,20 @@
 #include <stdatomic.h>
 
 #include "base/pool.h"
+#include "base/thread.h"
+
+/* Threads that can be started yet; below 0: any number. Linked in place of the real one. */
+static int startable = -1;
+bool __real_fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument);
+bool __wrap_fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument);
+
+bool __wrap_fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument)
+{
+    if (startable == 0)
+        return false;
+    startable -= startable > 0;
+    return __real_fr_thread_start(out, name, run, argument);
+}
 
 enum { COUNT_MAX = 1000, WORKERS_MAX = 8 };
 
@@ -129,6 +143,22 @@ FR_CASE(each_thread_begins_at_its_own_range)
     fr_pool_free(pool);
 }
 
+FR_CASE(a_pool_has_the_workers_that_could_be_started)
+{
+    for (int possible = 0; possible < 4; possible++) {
+        startable = possible;
+        struct fr_pool *pool = fr_pool_new(6);
+        startable = -1;
+        assert_int_equal(fr_pool_workers(pool), possible + 1);
+        struct loop loop = {.count = COUNT_MAX, .workers = (size_t)possible + 1};
+        fr_pool_run(pool, COUNT_MAX, count_index, &loop);
+        for (size_t i = 0; i < COUNT_MAX; i++)
+            assert_int_equal(loop.runs[i], 1);
+        assert_int_equal(atomic_load(&loop.bad), 0);
+        fr_pool_free(pool);
+    }
+}
+
 FR_CASE(one_worker_runs_in_the_caller_in_order)
 {
     struct fr_pool *pool = fr_pool_new(1);
@@ -145,6 +175,7 @@ int main(void)
         cmocka_unit_test(loops_in_quick_succession_do_not_mix),
         cmocka_unit_test(all_workers_take_part),
         cmocka_unit_test(each_thread_begins_at_its_own_range),
+        cmocka_unit_test(a_pool_has_the_workers_that_could_be_started),
         cmocka_unit_test(one_worker_runs_in_the_caller_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
