@@ -332,7 +332,7 @@ FR_CASE(read_tells_missing_from_unreadable)
     struct fr_err err;
     assert_int_equal(fr_file_read(place->path, 100, &buffer, &err), FR_E_NOT_FOUND);
     assert_non_null(strstr(err.text, place->path));
-    assert_int_equal(fr_file_read(place->root, 100, &buffer, &err), FR_E_IO); /* a directory */
+    assert_int_equal(fr_file_read(place->root, 100, &buffer, &err), FR_E_EXISTS); /* a directory */
     fr_buffer_release(&buffer);
 }
 
@@ -363,7 +363,24 @@ FR_CASE(dir_make_does_not_take_a_file_for_a_directory)
     assert_int_equal(fr_file_replace(fr_disk_system(), place->path, "x", 1, &err), FR_OK);
     assert_int_equal(fr_dir_make(place->path, &err), FR_E_EXISTS);
     snprintf(path, sizeof(path), "%s/below", place->path);
-    assert_int_not_equal(fr_dir_make(path, &err), FR_OK);
+    assert_int_equal(fr_dir_make(path, &err), FR_E_EXISTS);
+}
+
+/* Only an error of the disk itself has no class of its own. */
+FR_CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk)
+{
+    static const struct {
+        int number;
+        enum fr_status status;
+    } errors[] = {{ENOSPC, FR_E_NO_SPACE}, {EDQUOT, FR_E_NO_SPACE}, {ENOENT, FR_E_NOT_FOUND}, {EACCES, FR_E_DENIED},
+                  {EPERM, FR_E_DENIED},    {EROFS, FR_E_DENIED},    {ELOOP, FR_E_DENIED},     {ENOTDIR, FR_E_EXISTS},
+                  {EISDIR, FR_E_EXISTS},   {EFBIG, FR_E_LIMIT},     {ENAMETOOLONG, FR_E_LIMIT}, {EMFILE, FR_E_LIMIT},
+                  {ENFILE, FR_E_LIMIT},    {EIO, FR_E_IO}};
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        struct fr_err err = {0};
+        assert_int_equal(fr_disk_error(&err, "open", "place", errors[i].number), errors[i].status);
+        assert_non_null(strstr(err.text, "cannot open place: "));
+    }
 }
 
 FR_CASE(a_lock_is_exclusive_and_names_its_holder)
@@ -431,6 +448,7 @@ int main(void)
         CASE(read_tells_missing_from_unreadable),
         CASE(dir_make_makes_parents_with_mode_0700_and_accepts_existing),
         CASE(dir_make_does_not_take_a_file_for_a_directory),
+        CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk),
         CASE(a_lock_is_exclusive_and_names_its_holder),
         CASE(a_lock_ends_with_its_process),
         CASE(free_space_is_known),
