@@ -144,8 +144,8 @@ enum fr_status fr_disk_error(struct fr_err *err, const char *what, const char *p
         return fr_err_set(err, FR_E_DENIED, "cannot %s %s: %s; symbolic links are not followed there", what, path,
                           reason);
     if (number == EMFILE || number == ENFILE)
-        return fr_err_set(err, FR_E_LIMIT, "cannot %s %s: %s; raise the limit (LimitNOFILE= of systemd, ulimit -n)", what,
-                          path, reason);
+        return fr_err_set(err, FR_E_LIMIT, "cannot %s %s: %s; raise the limit (LimitNOFILE= of systemd, ulimit -n)",
+                          what, path, reason);
     return fr_err_set(err, FR_E_IO, "cannot %s %s: %s", what, path, reason);
 }
 

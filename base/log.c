@@ -3,8 +3,8 @@
  * Invariants: a line has at most FR_LOG_LINE_MAX bytes, which is PIPE_BUF on Linux, so that it
  * reaches a pipe by one write(2) and lines of several processes never mix; it holds no control byte
  * but its final newline, so that data cannot forge a second event; errno is kept; nothing follows a
- * line of fr_log_last. How a line reaches the descriptor, and what becomes of one that cannot, is in
- * log_writer.c.
+ * line of fr_log_last. How a line reaches the descriptor, and what becomes of one that cannot, is
+ * in log_writer.c.
  *
  * Thread: any. It does not rotate or open files; a supervisor does. */
 #include "base/log.h"

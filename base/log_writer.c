@@ -222,7 +222,8 @@ void fr_log_put(enum fr_log_line kind, const char *line, size_t size)
 void fr_log_put_directly(const char *line, size_t size)
 {
     const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
-    bool own = ring.running && pthread_equal(ring.thread, pthread_self()); /* it will not write the rest */
+    /* the writer itself will not write the rest */
+    bool own = ring.running && pthread_equal(ring.thread, pthread_self());
     for (int ms = 0; !own && ms < FR_LOG_PATIENCE_MS && atomic_load(&waiting) > 0; ms += LOOK_MS)
         nanosleep(&look, NULL);
     (void)write_soon(line, size, 0);

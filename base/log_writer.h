@@ -13,7 +13,7 @@ enum { FR_LOG_LINE_MAX = 4096 };
 enum fr_log_line {
     FR_LOG_LINE_PLAIN, /* lost when there is no room for it */
     FR_LOG_LINE_TEXT,  /* waits for room, at most FR_LOG_PATIENCE_MS without progress */
-    FR_LOG_LINE_LAST,  /* the same; later lines are dropped, and the call returns once it is written */
+    FR_LOG_LINE_LAST,  /* the same; later lines are dropped; it returns once written */
 };
 
 /* Takes a copy of at most FR_LOG_LINE_MAX bytes, newline included. Thread: any. */

@@ -1,7 +1,7 @@
 /* Processors and memory that this process may use.
  *
- * A control group limits all groups below it, so that of the process and those above are read, up to
- * the root of the mounted tree. In a container with a namespace of its own, that root is the
+ * A control group limits all groups below it, so that of the process and those above are read, up
+ * to the root of the mounted tree. In a container with a namespace of its own, that root is the
  * container's group. Where /proc/self/cgroup names a path of the host that is not mounted here, the
  * walk upwards ends at the root all the same. Version 1 has a tree for each controller, version 2
  * one for all.

@@ -12,8 +12,8 @@
 
 #define FR_CHECK(condition) ((condition) ? (void)0 : fr_check_failed(#condition, __FILE__, __LINE__))
 __attribute__((noreturn, cold)) void fr_check_failed(const char *condition, const char *file, int line);
-/* In a handler of SIGABRT: why this process ends. FR_E_STATE: a failed check; FR_E_NO_MEMORY: memory
- * that was refused; FR_OK: neither, so a library ended it. */
+/* In a handler of SIGABRT: why this process ends. FR_E_STATE: a failed check; FR_E_NO_MEMORY:
+ * memory that was refused; FR_OK: neither, so a library ended it. */
 enum fr_status fr_check_status(void);
 
 /* Both write *out only when the result fits, and return false otherwise. */

@@ -31,8 +31,8 @@ enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *byt
                              const char *path, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_disk_sync(const struct fr_disk *disk, int fd, const char *path, struct fr_err *err) FR_MUST_CHECK;
 /* What a failed call's errno means to a caller, with a text that says what to do: FR_E_NO_SPACE,
- * FR_E_NOT_FOUND, FR_E_DENIED, FR_E_EXISTS (something else is there), FR_E_LIMIT (of a name, a file's
- * size, descriptors), FR_E_IO. `what` was to be done to path. */
+ * FR_E_NOT_FOUND, FR_E_DENIED, FR_E_EXISTS (something else is there), FR_E_LIMIT (of a name, a
+ * file's size, descriptors), FR_E_IO. `what` was to be done to path. */
 enum fr_status fr_disk_error(struct fr_err *err, const char *what, const char *path, int number) FR_MUST_CHECK;
 /* Writes under path.tmp, syncs, renames, syncs the directory. On an error before the rename the old
  * file stands; on a failed directory sync the new one is in place, but may be gone after a power

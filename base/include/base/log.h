@@ -5,8 +5,8 @@
  *
  * String values that may hold spaces or quotes go through fr_log_quote.
  *
- * No caller waits for whoever reads stderr: a line that cannot be written is dropped and counted, and
- * a line `lines_lost` says where so many are missing.
+ * No caller waits for whoever reads stderr: a line that cannot be written is dropped and counted,
+ * and a line `lines_lost` says where so many are missing.
  *
  * Thread: any; one write(2) per line. */
 #ifndef FR_BASE_LOG_H

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /* For messages: why there is none. */
-#define FR_THREADS_SHORT \
-    "no thread can be started: the user's limit of processes (ulimit -u), that of the control group (pids.max) or " \
+#define FR_THREADS_SHORT                                                                                               \
+    "no thread can be started: the user's limit of processes (ulimit -u), that of the control group (pids.max) or "    \
     "memory is short"
 
 /* pthread_create with default attributes; false: no thread. The name is a help, never a reason to

@@ -372,8 +372,8 @@ FR_CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk)
     static const struct {
         int number;
         enum fr_status status;
-    } errors[] = {{ENOSPC, FR_E_NO_SPACE}, {EDQUOT, FR_E_NO_SPACE}, {ENOENT, FR_E_NOT_FOUND}, {EACCES, FR_E_DENIED},
-                  {EPERM, FR_E_DENIED},    {EROFS, FR_E_DENIED},    {ELOOP, FR_E_DENIED},     {ENOTDIR, FR_E_EXISTS},
+    } errors[] = {{ENOSPC, FR_E_NO_SPACE}, {EDQUOT, FR_E_NO_SPACE}, {ENOENT, FR_E_NOT_FOUND},   {EACCES, FR_E_DENIED},
+                  {EPERM, FR_E_DENIED},    {EROFS, FR_E_DENIED},    {ELOOP, FR_E_DENIED},       {ENOTDIR, FR_E_EXISTS},
                   {EISDIR, FR_E_EXISTS},   {EFBIG, FR_E_LIMIT},     {ENAMETOOLONG, FR_E_LIMIT}, {EMFILE, FR_E_LIMIT},
                   {ENFILE, FR_E_LIMIT},    {EIO, FR_E_IO}};
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {

@@ -301,7 +301,8 @@ FR_CASE(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is)
     size_t size = 0;
     ssize_t n;
     struct child child = start_child(log_many);
-    assert_int_equal(read(child.told, &lost, sizeof(lost)), sizeof(lost)); /* nobody has read until here */
+    /* nobody reads until here */
+    assert_int_equal(read(child.told, &lost, sizeof(lost)), sizeof(lost));
     assert_true(lost > 0 && lost < LINES);
     assert_int_equal(write(child.go, "g", 1), 1);
     while (size < sizeof(text) - 1 && (n = read(child.err, text + size, sizeof(text) - 1 - size)) > 0)
