@@ -94,7 +94,8 @@ const struct fr_option fr_options[] = {
            "a secret that ids become keys with, for streams whose ids clients choose: without it they can know keys; "
            "part of the model, so readers of the delta topic know it",
            .computed = "none", .quiet = true, .top = MODEL),
-    RANGED(U32, "threads", IN(fr_conf, threads), 0, 1024, "0", "workers; 0: one per core"),
+    RANGED(U32, "threads", IN(fr_conf, threads), 0, 1024, "0",
+           "workers; 0: one per core that affinity and quota of the process leave it"),
     CUSTOM("device", "`auto`, `cpu`, `cuda` or `cuda:N`", device,
            "where the network runs; `auto`: on the first card, where plug-in, driver and card are there, else the CPU",
            .initial = "auto"),

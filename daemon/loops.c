@@ -60,14 +60,16 @@ static void *loop_main(void *self)
     return NULL;
 }
 
-void fr_loops_start(struct fr_service *service)
+enum fr_status fr_loops_start(struct fr_service *service, struct fr_err *err)
 {
     for (size_t i = 0; i < FR_LOOPS; i++) {
         struct fr_loop_thread *thread = &service->loops[i];
         thread->service = service;
         thread->started = fr_thread_start(&thread->thread, loops[i].thread, loop_main, thread);
-        FR_CHECK(thread->started);
+        if (!thread->started)
+            return fr_err_set(err, FR_E_NO_MEMORY, "cannot start thread %s: %s", loops[i].thread, FR_THREADS_SHORT);
     }
+    return FR_OK;
 }
 
 void fr_loops_join(struct fr_service *service)

@@ -2,11 +2,13 @@
  * loops.c. Exit codes (DESIGN section 8): 0 drained, 1 failure, 2 config, 3 an operator must decide
  * (never restart), 75 try again. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +62,18 @@ static const char usage[] =
     "SIGTERM drains: the current batch, a last epoch, published, exit 0. A second one, 1 s later, exits at once.\n"
     "Exit codes: 0 drained, 1 failure, 2 configuration, 3 an operator must decide, 75 try again.\n";
 
+/* A problem of the command line, for people. */
+__attribute__((format(printf, 1, 2))) static void complain(const char *format, ...)
+{
+    char text[1400];
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (size > 0)
+        fr_log_text(text, (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1);
+}
+
 static bool parse_level(const char *text, enum fr_log_level *out)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
@@ -68,7 +82,7 @@ static bool parse_level(const char *text, enum fr_log_level *out)
             *out = (enum fr_log_level)i;
             return true;
         }
-    fprintf(stderr, "freshetd: --log %s: expected debug, info, warn or error\n", text);
+    complain("freshetd: --log %s: expected debug, info, warn or error\n", text);
     return false;
 }
 
@@ -79,8 +93,8 @@ static bool parse_timeline(const char *text, struct arguments *out)
     out->left_timeline = text[0] >= '1' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
     if (out->left_timeline > 0 && *end == '\0' && errno == 0)
         return true;
-    fprintf(stderr,
-            "freshetd: --new-timeline %s: expected the number of the timeline that the state is in and leaves\n", text);
+    complain("freshetd: --new-timeline %s: expected the number of the timeline that the state is in and leaves\n",
+             text);
     return false;
 }
 
@@ -90,19 +104,19 @@ static bool parse_until(const char *text, struct arguments *out)
     out->until_ms = 0;
     if (strcmp(text, "end") == 0 || fr_conf_time(text, &out->until_ms))
         return true;
-    fprintf(stderr, "freshetd: --until %s: expected `end`, a time like 2026-01-02T03:04:05Z or Unix ms\n", text);
+    complain("freshetd: --until %s: expected `end`, a time like 2026-01-02T03:04:05Z or Unix ms\n", text);
     return false;
 }
 
 static bool add_set(const char *text, struct arguments *out)
 {
     if (out->n_sets == SETS_MAX) {
-        fprintf(stderr, "freshetd: more than %d --set\n", SETS_MAX);
+        complain("freshetd: more than %d --set\n", SETS_MAX);
         return false;
     }
     /* here, before the value that follows by mistake is named as unknown */
     if (!strchr(text, '=')) {
-        fprintf(stderr, "freshetd: --set %s: no value; expected path=value\n", text);
+        complain("freshetd: --set %s: no value; expected path=value\n", text);
         return false;
     }
     out->sets[out->n_sets++] = text;
@@ -113,14 +127,14 @@ static bool add_skip(const char *text, struct arguments *out)
 {
     struct fr_err err = {0};
     if (out->n_skips == ASKED_SKIPS_MAX) {
-        fprintf(stderr, "freshetd: more than %d --skip\n", ASKED_SKIPS_MAX);
+        complain("freshetd: more than %d --skip\n", ASKED_SKIPS_MAX);
         return false;
     }
     if (fr_ingest_skip_parse(text, &out->skips[out->n_skips], &err)) {
         out->n_skips++;
         return true;
     }
-    fprintf(stderr, "freshetd: --skip %s: %s\n", text, err.text);
+    complain("freshetd: --skip %s: %s\n", text, err.text);
     return false;
 }
 
@@ -148,11 +162,11 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
     bool set = strcmp(name, "--set") == 0, until = strcmp(name, "--until") == 0, skip = strcmp(name, "--skip") == 0;
     bool timeline = strcmp(name, "--new-timeline") == 0;
     if (!text && !set && !until && !skip && !timeline && strcmp(name, "--log") != 0) {
-        fprintf(stderr, "freshetd: unknown argument %s; see freshetd --help\n", name);
+        complain("freshetd: unknown argument %s; see freshetd --help\n", name);
         return false;
     }
     if (*i + 1 >= argc) {
-        fprintf(stderr, "freshetd: %s needs a value; see freshetd --help\n", name);
+        complain("freshetd: %s needs a value; see freshetd --help\n", name);
         return false;
     }
     const char *value = argv[++*i];
@@ -189,7 +203,11 @@ static bool close_in_time(struct fr_service *service)
     const struct fr_clock *clock = service->clock;
     uint64_t until_ns = fr_mono_ns(clock) + FR_CLOSE_S * UINT64_C(1000000000);
     closing->service = service;
-    FR_CHECK(fr_thread_start(&thread, "close", close_main, closing));
+    if (!fr_thread_start(&thread, "close", close_main, closing)) {
+        fr_log(FR_LOG_WARN, "daemon", "close_cut_short", "why=\"%s\" effect=\"none: what is durable is safe\"",
+               FR_THREADS_SHORT);
+        return false;
+    }
     while (!atomic_load(&closing->done)) {
         if (fr_mono_ns(clock) >= until_ns) {
             fr_log(FR_LOG_WARN, "daemon", "close_cut_short", "seconds=%d effect=\"none: what is durable is safe\"",
@@ -229,36 +247,12 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     bool closed = close_in_time(service);
     if (status == FR_OK) /* the last line: nobody is left who could add one */
         fr_log_last(FR_LOG_INFO, "daemon", "drained", "%s", text);
-    if (!closed)
+    if (!closed) {
+        fr_log_flush();
         _exit(code);
+    }
     free(service);
     return code;
-}
-
-/* Signals are waited for by the main thread only; the threads it starts inherit the mask. A library
- * may have started threads before main (OpenBLAS does), with nothing blocked: what the kernel hands
- * to one of those is passed on. */
-static pthread_t main_thread;
-
-static void pass_on(int signal_number)
-{
-    /* fails only where there is nobody left to tell */
-    (void)pthread_kill(main_thread, signal_number);
-}
-
-static void take_signals(void)
-{
-    static const int taken[] = {SIGTERM, SIGINT, SIGHUP};
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < FR_ARRAY_LEN(taken); i++)
-        sigaddset(&set, taken[i]);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-    main_thread = pthread_self();
-    struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
-    for (size_t i = 0; i < FR_ARRAY_LEN(taken); i++)
-        FR_CHECK(sigaction(taken[i], &action, NULL) == 0);
-    signal(SIGPIPE, SIG_IGN);
 }
 
 /* As many open files as the process may give itself: every sorted file of the cold store and of the
@@ -301,27 +295,46 @@ static enum fr_status check_machine(const struct fr_conf *conf, struct fr_err *e
     return status == FR_OK && conf->device != FR_DEVICE_CUDA ? fr_graph_check_machine(conf, err) : status;
 }
 
+/* A start that lacks what even checks of it take. Libraries that were refused threads before main
+ * end badly, and there is nothing of ours to close. */
+__attribute__((noreturn)) static void refuse(enum fr_status status, const struct fr_err *err)
+{
+    char text[2200];
+    int code = fr_exit_code(status);
+    fr_log(FR_LOG_ERROR, "daemon", "stopped", "code=%d status=%s reason=%s", code, fr_status_name(status),
+           fr_log_quote(text, sizeof(text), err->text));
+    fr_log_flush();
+    _exit(code);
+}
+
 /* What the command line asks for with a configuration that loaded; the exit code. */
 static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct fr_buffer *warnings)
 {
     struct fr_buffer text = {0};
     struct fr_err err = {0};
+    enum fr_status status;
     int code = FR_EXIT_OK;
+    raise_file_limit();
+    fr_signals_aborts(conf->state_dir);
     if (arguments->print_config) {
         fr_conf_print(conf, &text);
         fwrite(text.data, 1, text.size, stdout);
+    } else if ((status = fr_limits_check(conf, &err)) != FR_OK) {
+        refuse(status, &err);
     } else if (check_machine(conf, &err) != FR_OK) {
-        fprintf(stderr, "%s: %s\n", arguments->config, err.text);
+        complain("%s: %s\n", arguments->config, err.text);
         code = FR_EXIT_CONFIG;
     } else if (!fr_service_check_clients(conf, arguments->config, &text)) {
-        fwrite(text.data, 1, text.size, stderr);
+        fr_log_text((const char *)text.data, text.size);
         code = FR_EXIT_CONFIG;
     } else if (arguments->check) {
+        fr_limits_warn(conf, fr_machine(), arguments->config, warnings);
         fr_service_check_warnings(conf, arguments->config, warnings);
         printf("%.*s%s: ok\n", (int)warnings->size, (const char *)warnings->data, arguments->config);
     } else {
+        fr_limits_tell();
+        fr_limits_warn(conf, fr_machine(), arguments->config, warnings);
         log_warnings(warnings);
-        raise_file_limit();
         keep_freed_memory(conf->memory_limit);
         code = run(conf, arguments);
     }
@@ -390,7 +403,7 @@ static int load_and_go_on(const struct arguments *arguments)
     struct fr_buffer problems = {0}, warnings = {0};
     int code = FR_EXIT_CONFIG;
     if (load(arguments, &conf, &warnings, &problems) != FR_OK) {
-        fwrite(problems.data, 1, problems.size, stderr);
+        fr_log_text((const char *)problems.data, problems.size);
     } else {
         char label[160];
         snprintf(label, sizeof(label), "model=%s", conf->model);
@@ -403,7 +416,43 @@ static int load_and_go_on(const struct arguments *arguments)
     return code;
 }
 
-int main(int argc, char **argv)
+/* OpenBLAS starts a thread for each processor before main, and raises SIGINT where it gets none:
+ * the process would end without a word of ours. Nothing here computes on those threads, and a start
+ * asks for threads itself. So that signal is ignored until main; sanitizers want to be first. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static struct sigaction interrupt;
+
+static void ignore_interrupt(void)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigaction(SIGINT, &ignore, &interrupt);
+}
+
+static void restore_interrupt(void)
+{
+    (void)sigaction(SIGINT, &interrupt, NULL);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = ignore_interrupt;
+#else
+static void restore_interrupt(void)
+{
+}
+#endif
+
+/* A descriptor of 0, 1 or 2 that is closed would become that of the next file, and the log would be
+ * written into it. */
+static void fill_standard_files(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int start(int argc, char **argv)
 {
     struct arguments arguments = {.level = FR_LOG_INFO};
     for (int i = 1; i < argc; i++)
@@ -418,14 +467,25 @@ int main(int argc, char **argv)
         return FR_EXIT_OK;
     }
     if (!arguments.config) {
-        fputs("freshetd: --config FILE is missing; see freshetd --help\n", stderr);
+        complain("freshetd: --config FILE is missing; see freshetd --help\n");
         return FR_EXIT_CONFIG;
     }
     fr_log_set_level(arguments.level);
     umask(077);
     (void)prctl(PR_SET_DUMPABLE, 0); /* core dumps hold secrets; best effort */
-
-    take_signals();
-
+    if (!arguments.check && !arguments.print_config)
+        fr_signals_take();
     return load_and_go_on(&arguments);
+}
+
+int main(int argc, char **argv)
+{
+    restore_interrupt();
+    fr_signals_aborts("");
+    fill_standard_files();
+    if (!fr_log_start())
+        fr_log(FR_LOG_WARN, "log", "no_thread", "note=\"lines that cannot be written at once are lost\"");
+    int code = start(argc, argv);
+    fr_log_flush();
+    return code;
 }

@@ -15,27 +15,16 @@
 
 enum { END_LOOK_MS = 20 }; /* what an end may take longer */
 
-int fr_service_wait_signal(long most_ms)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    struct timespec timeout = {.tv_nsec = most_ms * 1000000L};
-    int signal_number = sigtimedwait(&set, NULL, &timeout);
-    return signal_number > 0 ? signal_number : 0;
-}
-
-/* The same for a turn of the main loop, which is shorter where training ends meanwhile. */
+/* One of our signals or 0, after a turn of the main loop, which is shorter where training ends
+ * meanwhile. */
 static int wait_turn(struct fr_service *service)
 {
     bool ended = atomic_load(&service->loops[FR_LOOP_TRAINER].done);
-    int signal_number = fr_service_wait_signal(END_LOOK_MS);
+    int signal_number = fr_signals_wait(END_LOOK_MS);
     for (long ms = END_LOOK_MS; ms < FR_TICK_MS && signal_number == 0; ms += END_LOOK_MS) {
         if (!ended && atomic_load(&service->loops[FR_LOOP_TRAINER].done))
             break;
-        signal_number = fr_service_wait_signal(END_LOOK_MS);
+        signal_number = fr_signals_wait(END_LOOK_MS);
     }
     return signal_number;
 }
@@ -47,6 +36,7 @@ void fr_service_second_signal(const struct fr_service *service, uint64_t first_n
     fr_log_last(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
     _exit(FR_EXIT_RETRY);
 }
+
 static bool has_failed(struct fr_service *service, struct fr_err *err)
 {
     pthread_mutex_lock(&service->lock);
@@ -158,7 +148,9 @@ static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err 
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
 {
     atomic_store(&service->phase, FR_PHASE_RUNNING);
-    fr_loops_start(service);
+    enum fr_status status = fr_loops_start(service, err);
+    if (status != FR_OK)
+        return status;
     uint64_t drain_begin_ns = 0, stop_ns = 0;
     if (atomic_load(&service->stop_recovery)) { /* it was done all the same */
         stop_ns = fr_mono_ns(service->clock);
@@ -173,7 +165,7 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
         if (signal_number == SIGHUP)
             fr_log(FR_LOG_WARN, "daemon", "reload",
                    "note=\"reloading is not in this version; restart to change the configuration\"");
-        if (signal_number == SIGTERM || signal_number == SIGINT) {
+        if (signal_number == SIGTERM) {
             if (stop_ns)
                 fr_service_second_signal(service, stop_ns);
             else

@@ -26,6 +26,9 @@ int fr_exit_code(enum fr_status status)
     case FR_E_INVALID:
     case FR_E_UNSUPPORTED:
         return FR_EXIT_CONFIG;
+    case FR_E_LIMIT: /* named in the message: of the process, of a path, of a file */
+    case FR_E_EXISTS:
+    case FR_E_NOT_FOUND: /* a file of the state, or a directory that state_dir goes through */
     case FR_E_CORRUPT:
     case FR_E_MISMATCH:
     case FR_E_LOST:
@@ -34,7 +37,7 @@ int fr_exit_code(enum fr_status status)
         return FR_EXIT_OPERATOR;
     case FR_E_BUSY:
     case FR_E_NO_SPACE:
-    case FR_E_NO_MEMORY: /* of a device */
+    case FR_E_NO_MEMORY: /* or threads */
     case FR_E_UNAVAILABLE:
     case FR_E_CANCELLED:
         return FR_EXIT_RETRY;
@@ -238,10 +241,9 @@ static enum fr_status recover(struct fr_service *service, struct fr_err *err)
     pthread_t thread;
     uint64_t stop_ns = 0;
     if (!fr_thread_start(&thread, "recovery", recover_main, &recovery))
-        return fr_err_set(err, FR_E_NO_MEMORY, "cannot start a thread for recovery");
+        return fr_err_set(err, FR_E_NO_MEMORY, "cannot start a thread for recovery: %s", FR_THREADS_SHORT);
     while (!atomic_load(&recovery.done)) {
-        int signal_number = fr_service_wait_signal(RECOVERY_TICK_MS);
-        if (signal_number != SIGTERM && signal_number != SIGINT)
+        if (fr_signals_wait(RECOVERY_TICK_MS) != SIGTERM)
             continue;
         if (atomic_exchange(&service->stop_recovery, true)) {
             fr_service_second_signal(service, stop_ns);
@@ -256,11 +258,14 @@ static enum fr_status recover(struct fr_service *service, struct fr_err *err)
     return recovery.status;
 }
 
-static void open_trainer(struct fr_service *service)
+static enum fr_status open_trainer(struct fr_service *service, struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    service->pool = fr_pool_new(conf->threads ? conf->threads : cores > 0 ? (size_t)cores : 1);
+    size_t workers = fr_limits_workers(conf);
+    service->pool = fr_pool_new(workers);
+    if (fr_pool_workers(service->pool) < workers)
+        return fr_err_set(err, FR_E_NO_MEMORY, "cannot start worker %zu of %zu: %s", fr_pool_workers(service->pool) + 1,
+                          workers, FR_THREADS_SHORT);
     for (uint32_t i = 0; i < service->conf->n_tables; i++)
         fr_service_policies(&service->conf->tables[i], &service->policy_configs[i], &service->policies[i]);
     make_rings(service);
@@ -284,6 +289,7 @@ static void open_trainer(struct fr_service *service)
         .device = service->device.queue ? &service->device : NULL,
     };
     service->trainer = fr_trainer_new(&options);
+    return FR_OK;
 }
 
 static enum fr_status fix_end(void *self, const char *text, size_t size, struct fr_err *err)
@@ -398,14 +404,15 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
     fr_log(FR_LOG_INFO, "daemon", "http", "address=%s port=%u", service->conf->metrics.listen_host,
            fr_http_port(service->http));
     /* Known before they ever say something: an alert needs a 0 to compare with. */
-    static const char *const sources[] = {"publisher", "ingest",  "trainer",     "watermark",
-                                          "stream",    "numbers", "dead_letters"};
+    static const char *const sources[] = {"publisher", "ingest",  "trainer",      "watermark",
+                                          "stream",    "numbers", "dead_letters", "log"};
     for (size_t i = 0; i < FR_ARRAY_LEN(sources); i++)
         fr_http_reason(service->http, sources[i], NULL);
     fr_documents_publish(service);
     if ((status = fr_service_open_device(service, err)) != FR_OK)
         return status;
-    open_trainer(service);
+    if ((status = open_trainer(service, err)) != FR_OK)
+        return status;
     fr_progress_start(service);
     if ((status = recover(service, err)) != FR_OK || (status = fr_snapshots_open(service, err)) != FR_OK ||
         (status = open_streams(service, err)) != FR_OK)

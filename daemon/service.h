@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/machine.h"
 #include "conf/conf.h"
 #include "durable/durable.h"
 #include "eviction/eviction.h"
@@ -255,13 +256,29 @@ void fr_service_close(struct fr_service *service);
 
 /* run.c */
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
-/* Waits for one of our signals; 0: none. */
-int fr_service_wait_signal(long most_ms);
 /* A second signal ends the process, unless it belongs to the first: `timeout` and others signal a
  * process and then its group, so that one stop arrives twice. */
 void fr_service_second_signal(const struct fr_service *service, uint64_t first_ns);
 void fr_service_fail(struct fr_service *service, const struct fr_err *err);
 int fr_exit_code(enum fr_status status);
+
+/* signals.c: blocks and takes what asks for something, ignores what else would end the process. */
+void fr_signals_take(void);
+/* Waits for one of ours: SIGTERM for all that ask for a drain, SIGHUP; 0: none. */
+int fr_signals_wait(long most_ms);
+/* From here on an abort ends with a line and an exit code; `dir` is looked at for room. */
+void fr_signals_aborts(const char *dir);
+
+/* limits.c */
+/* Descriptors, threads and address space that a run takes. FR_E_LIMIT, FR_E_NO_MEMORY. */
+enum fr_status fr_limits_check(const struct fr_conf *conf, struct fr_err *err) FR_MUST_CHECK;
+/* What of the configuration is beyond the machine, a line each. */
+void fr_limits_warn(const struct fr_conf *conf, const struct fr_machine *machine, const char *config,
+                    struct fr_buffer *out);
+/* A line of the log: what the machine gives. */
+void fr_limits_tell(void);
+/* Workers of the pool. */
+size_t fr_limits_workers(const struct fr_conf *conf);
 
 /* identity.c */
 /* Records what a state without epochs is made with. */
@@ -284,7 +301,7 @@ void fr_identity_take_over(struct fr_service *service);
 void fr_identity_head(const struct fr_conf *conf, const char *kernel, struct fr_buffer *out);
 
 /* loops.c */
-void fr_loops_start(struct fr_service *service);
+enum fr_status fr_loops_start(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 void fr_loops_join(struct fr_service *service);
 
 /* steps.c: one turn of each loop; what they return is said there. */

@@ -26,6 +26,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "exporter/full.h"
 #include "snapshot_folder.h"
 #include "snapshot_pace.h"
@@ -299,7 +300,7 @@ static enum fr_status fill(struct writing *w, struct fr_export_full *full)
     enum fr_status status = FR_OK;
     const struct fr_snapshot_times now = times_now(w);
     w->begin_ns = now.mono_ns;
-    fr_snapshot_pace_init(&w->pace, (double)sysconf(_SC_NPROCESSORS_ONLN), &now);
+    fr_snapshot_pace_init(&w->pace, (double)fr_machine_processors(fr_machine()), &now);
     while (status == FR_OK)
         status = fr_export_full_next(full, keep, w, &saturated, w->err);
     return status == FR_EOF ? FR_OK : status;

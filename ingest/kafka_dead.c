@@ -347,15 +347,19 @@ static enum fr_status send_letter(void *self, const struct fr_dead_letter *from,
     while (rc == 0 && !has_room(dead, letter->bytes))
         rc = pthread_cond_timedwait(&dead->changed, &dead->mutex, &until);
     bool room = has_room(dead, letter->bytes);
+    if (room && !dead->running) { /* else the caller tries again, as it does without room */
+        dead->running = fr_thread_start(&dead->thread, "letters", thread_main, dead);
+        room = dead->running;
+    }
+    if (!room && !dead->running && rc == 0) {
+        say(dead, FR_THREADS_SHORT);
+        (void)pthread_cond_timedwait(&dead->changed, &dead->mutex, &until);
+    }
     if (room) {
         dead->letters[(dead->sent + 1) % LETTERS_MAX] = letter;
         *number = ++dead->sent;
         dead->bytes += letter->bytes;
         pthread_cond_broadcast(&dead->changed);
-    }
-    if (room && !dead->running) {
-        dead->running = fr_thread_start(&dead->thread, "letters", thread_main, dead);
-        FR_CHECK(dead->running);
     }
     pthread_mutex_unlock(&dead->mutex);
     if (!room)

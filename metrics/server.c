@@ -389,7 +389,7 @@ enum fr_status fr_http_server_new(const struct fr_http_server_options *options, 
     FR_CHECK(server->stop && server->resume && server->readable && event_add(server->readable, NULL) == 0);
     if (!fr_thread_start(&server->thread, "http", server_main, server)) {
         fr_http_server_free(server);
-        return fr_err_set(err, FR_E_UNAVAILABLE, "metrics.listen: the HTTP server did not start");
+        return fr_err_set(err, FR_E_UNAVAILABLE, "metrics.listen: %s", FR_THREADS_SHORT);
     }
     server->running = true;
     *out = server;

@@ -7,9 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
+#include "base/machine.h"
 #include "gate.h"
 #include "pages.h"
 #include "removed.h"
@@ -78,7 +78,7 @@ static void release_table(struct fr_table *table)
 
 enum fr_status fr_store_check_machine(const struct fr_conf *conf, struct fr_err *err)
 {
-    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t machine = fr_machine_memory(fr_machine());
     if (conf->memory_reserve < machine)
         return FR_OK;
     return fr_err_set(err, FR_E_UNSUPPORTED,

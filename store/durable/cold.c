@@ -17,6 +17,7 @@
 #include "cold_files.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -85,6 +86,24 @@ bool fr_cold_current_leads_on(const char *path)
     return length > 0 && (size_t)length < sizeof(manifest) && access(manifest, F_OK) == 0;
 }
 
+/* Of the largest manifest: a new one has what is valid of it. */
+static uint64_t manifest_bytes(const char *path)
+{
+    uint64_t most = 0;
+    DIR *dir = opendir(path);
+    for (const struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        char file[PATH_MAX];
+        struct stat info;
+        int length = snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
+        if (strncmp(entry->d_name, "MANIFEST-", 9) == 0 && length > 0 && (size_t)length < sizeof(file) &&
+            stat(file, &info) == 0 && (uint64_t)info.st_size > most)
+            most = (uint64_t)info.st_size;
+    }
+    if (dir)
+        closedir(dir);
+    return most;
+}
+
 /* RocksDB makes a log at every open and removes it when a memtable that it belongs to was flushed;
  * here nothing is put, so none ever is. Those before the new one are empty and go. */
 static void remove_empty_logs(const char *path)
@@ -103,6 +122,36 @@ static void remove_empty_logs(const char *path)
     }
     if (dir)
         closedir(dir);
+}
+
+/* RocksDB ends the process by an assertion where there is no room for what it writes at every open
+ * (FR_DURABLE_OPEN_BYTES says what): so much is taken first and given back. That meets whatever
+ * limits it, quotas and inodes too. */
+static enum fr_status check_room(const char *path, struct fr_err *err)
+{
+    char file[PATH_MAX];
+    uint64_t bytes = FR_DURABLE_OPEN_BYTES + manifest_bytes(path);
+    int length = snprintf(file, sizeof(file), "%s/room.tmp", path);
+    if (length < 0 || (size_t)length >= sizeof(file))
+        return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
+    enum fr_status status = fr_dir_make(path, err);
+    if (status != FR_OK)
+        return status;
+    int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return fr_disk_error(err, "create", file, errno);
+    int rc;
+    do
+        rc = posix_fallocate(fd, 0, (off_t)bytes);
+    while (rc == EINTR);
+    (void)close(fd);
+    (void)unlink(file);
+    if (rc == ENOSPC || rc == EDQUOT)
+        return fr_err_set(err, FR_E_NO_SPACE,
+                          "the cold store %s takes %" PRIu64 " bytes to open, and there are not so many: free space on "
+                          "that file system and start again",
+                          path, bytes);
+    return rc == 0 ? FR_OK : fr_disk_error(err, "take room for the cold store in", path, rc);
 }
 
 static enum fr_status open_database(struct fr_cold *cold, bool read_only, struct fr_err *err)
@@ -141,6 +190,8 @@ enum fr_status fr_cold_open(const char *path, uint64_t fold_bytes, bool read_onl
     if (!read_only)
         remove_empty_logs(path);
     enum fr_status status = fr_cold_tune(cold, fold_bytes, read_only, err);
+    if (status == FR_OK && !read_only)
+        status = check_room(path, err);
     if (status == FR_OK)
         status = open_database(cold, read_only, err);
     if (status != FR_OK) {

@@ -27,9 +27,10 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/check.h"
+#include "base/machine.h"
+#include "durable/durable.h"
 #include "sorted_block.h"
 
 enum {
@@ -71,13 +72,14 @@ static enum fr_status choose_open_files(struct fr_cold *cold, int *rocksdb, stru
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return fr_err_set(err, FR_E_IO, "cannot read the limit of open files: %s", strerror(errno));
+    _Static_assert(FILES_REST + FILES_MIN == FR_DURABLE_FILES_MIN, "what a start asks for");
     rlim_t files = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > FILES_MAX ? FILES_MAX : limit.rlim_cur;
     rlim_t share = files > 2 * FILES_REST ? files / 2 : files > FILES_REST ? files - FILES_REST : 0;
     if (share < FILES_MIN)
         return fr_err_set(err, FR_E_LIMIT,
                           "the process may open %" PRIu64 " files, at least %d are needed: raise its limit "
                           "(LimitNOFILE= of systemd, ulimit -n)",
-                          (uint64_t)files, FILES_REST + FILES_MIN);
+                          (uint64_t)files, FR_DURABLE_FILES_MIN);
     rlim_t own = share / 2 > FILES_ROCKSDB_MAX ? FILES_ROCKSDB_MAX : share / 2;
     *rocksdb = (int)own;
     cold->files_max = (uint32_t)(share - own);
@@ -109,10 +111,10 @@ static void set_blocks(const struct fr_cold *cold, rocksdb_options_t *options)
 static void set_compaction(rocksdb_options_t *options, uint64_t fold_bytes)
 {
     uint64_t base = fold_bytes < base_bytes_max / BASE_FOLDS ? fold_bytes * BASE_FOLDS : base_bytes_max;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int cores = (int)fr_machine_processors(fr_machine());
     int jobs = cores / 2 < COMPACTIONS_MIN   ? COMPACTIONS_MIN
                : cores / 2 > COMPACTIONS_MAX ? COMPACTIONS_MAX
-                                             : (int)(cores / 2);
+                                             : cores / 2;
     /* Given one of the two, RocksDB 7.8 takes 1 for the other and not max_background_jobs. Nothing
      * flushes; 7.8.3 has errors with more than one. */
     rocksdb_options_set_max_background_flushes(options, 1);

@@ -218,7 +218,7 @@ int freshet_follow_start(const struct freshet_follow_options *options, struct fr
     if (!made) {
         fr_follower_close(follow->follower);
         free(follow);
-        return answer(problem, room, FRESHET_E_INVALID, err.text[0] ? err.text : "no thread could be started");
+        return answer(problem, room, FRESHET_E_INVALID, err.text[0] ? err.text : FR_THREADS_SHORT);
     }
     *out = follow;
     return answer(problem, room, FRESHET_OK, "");

@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/machine.h"
 #include "bench/bench.h"
 #include "graph/graph.h"
 #include "tool.h"
@@ -341,7 +342,7 @@ int fr_tool_bench(int argc, char **argv)
 {
     struct texts t = {0};
     uint64_t samples = 3000000, rows = 0, batches = 2400, limit = 0, ids = FR_R16_IDS,
-             threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+             threads = fr_machine_processors(fr_machine());
     const struct fr_tool_option table[] = {
         {.name = "--json", .value = &t.json},
         {.name = "--brokers", .value = &t.brokers},

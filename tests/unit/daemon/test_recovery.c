@@ -91,10 +91,12 @@ FR_CASE(sigint_ends_a_recovery)
 
 FR_CASE(only_what_a_restart_can_cure_says_try_again)
 {
-    static const enum fr_status again[] = {FR_E_BUSY, FR_E_NO_SPACE, FR_E_UNAVAILABLE, FR_E_CANCELLED};
+    static const enum fr_status again[] = {FR_E_BUSY, FR_E_NO_SPACE, FR_E_NO_MEMORY, FR_E_UNAVAILABLE, FR_E_CANCELLED};
+    static const enum fr_status operator[] = {FR_E_DENIED, FR_E_LIMIT, FR_E_EXISTS, FR_E_NOT_FOUND};
     for (size_t i = 0; i < FR_ARRAY_LEN(again); i++)
         assert_int_equal(fr_exit_code(again[i]), FR_EXIT_RETRY);
-    assert_int_equal(fr_exit_code(FR_E_DENIED), FR_EXIT_OPERATOR);
+    for (size_t i = 0; i < FR_ARRAY_LEN(operator); i++)
+        assert_int_equal(fr_exit_code(operator[i]), FR_EXIT_OPERATOR);
     assert_int_equal(fr_exit_code(FR_E_INVALID), FR_EXIT_CONFIG);
 }
 

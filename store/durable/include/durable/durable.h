@@ -25,6 +25,12 @@ enum { FR_STATE_FORMAT = 4, FR_LEVEL0_FILES_MAX = 64 };
 /* A fold's windows on the epochs that it merges take so many bytes together, more only for images
  * larger than their window. */
 enum { FR_FOLD_WINDOWS = 64 << 20 };
+/* Descriptors that a process with an open directory needs at least, its clients and server too. */
+enum { FR_DURABLE_FILES_MIN = 128 };
+/* Room that opening takes on a disk: RocksDB writes a manifest (some 200 bytes a file, on top of
+ * these bytes as much as the last one has), its options and the head of its log, and an assertion
+ * of it ends the process where there is no room. */
+enum { FR_DURABLE_OPEN_BYTES = 1 << 20 };
 
 struct fr_durable;
 

@@ -1,0 +1,179 @@
+/* What the process is allowed, asked before libraries meet it: they end the process where a thread,
+ * memory or a descriptor is refused. Each is asked for by taking as much as a run takes and giving
+ * it back, so that all that limits it is seen, whatever its name. What is short for a moment ends
+ * with 75, what only an operator can change with 3.
+ *
+ * Processors and memory of the machine are logged, and limits beyond them warned of.
+ *
+ * Thread: the main one, before there are others. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/thread.h"
+#include "service.h"
+
+enum {
+    /* http, recovery, letters, lookout, close */
+    OWN_THREADS = FR_LOOPS + 5,
+    /* RocksDB opens files on 16 threads, keeps three to five, and merges on two to four of as many
+     * ranges. Three Kafka clients, made later, have one or two each, and one for each broker they
+     * know. */
+    LIBRARY_THREADS = 32,
+};
+
+size_t fr_limits_workers(const struct fr_conf *conf)
+{
+    return conf->threads ? conf->threads : fr_machine_processors(fr_machine());
+}
+
+/* A limit for a message: a number or `none`. */
+static const char *limit_text(int resource, char text[24])
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return "none";
+    snprintf(text, 24, "%" PRIu64, (uint64_t)limit.rlim_cur);
+    return text;
+}
+
+/* ---- descriptors ---- */
+
+static enum fr_status check_descriptors(struct fr_err *err)
+{
+    int taken[FR_DURABLE_FILES_MIN], n = 0;
+    while (n < FR_DURABLE_FILES_MIN && (taken[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        n++;
+    int number = errno;
+    for (int i = 0; i < n; i++)
+        close(taken[i]);
+    if (n == FR_DURABLE_FILES_MIN)
+        return FR_OK;
+    char limit[24];
+    return fr_err_set(err, FR_E_LIMIT,
+                      "the process may open %d files more (%s), at least %d are needed: raise its limit of %s "
+                      "(LimitNOFILE= of systemd, ulimit -n)",
+                      n, strerror(number), FR_DURABLE_FILES_MIN, limit_text(RLIMIT_NOFILE, limit));
+}
+
+/* ---- threads and address space ---- */
+
+struct probe {
+    pthread_mutex_t lock; /* held while they are made */
+    pthread_t *threads;
+    size_t n;
+};
+
+static void *probe_main(void *self)
+{
+    struct probe *probe = self;
+    pthread_mutex_lock(&probe->lock);
+    pthread_mutex_unlock(&probe->lock);
+    return NULL;
+}
+
+/* Returns how many of these there can be at once. */
+static size_t count_threads(size_t wanted)
+{
+    struct probe probe = {.threads = fr_alloc(wanted, sizeof(pthread_t))};
+    FR_CHECK(pthread_mutex_init(&probe.lock, NULL) == 0);
+    pthread_mutex_lock(&probe.lock);
+    while (probe.n < wanted && fr_thread_start(&probe.threads[probe.n], "probe", probe_main, &probe))
+        probe.n++;
+    pthread_mutex_unlock(&probe.lock);
+    for (size_t i = 0; i < probe.n; i++)
+        pthread_join(probe.threads[i], NULL);
+    pthread_mutex_destroy(&probe.lock);
+    free(probe.threads);
+    return probe.n;
+}
+
+static bool is_limited(int resource)
+{
+    struct rlimit limit;
+    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* Only what the process's own limits refuse: how much memory the machine has is a warning's. */
+static enum fr_status check_address_space(const struct fr_conf *conf, void **mapped, struct fr_err *err)
+{
+    *mapped = NULL;
+    if (!is_limited(RLIMIT_AS) && !is_limited(RLIMIT_DATA))
+        return FR_OK;
+    void *memory = mmap(NULL, (size_t)conf->memory_limit, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char space[24], data[24];
+    if (memory == MAP_FAILED)
+        return fr_err_set(err, FR_E_LIMIT,
+                          "memory_limit is %" PRIu64 "B, and the process may not have so much beside what it has "
+                          "(ulimit -v: %s bytes, ulimit -d: %s bytes): raise its limit or lower memory_limit",
+                          conf->memory_limit, limit_text(RLIMIT_AS, space), limit_text(RLIMIT_DATA, data));
+    *mapped = memory;
+    return FR_OK;
+}
+
+static enum fr_status check_threads(const struct fr_conf *conf, struct fr_err *err)
+{
+    size_t own = fr_limits_workers(conf) + OWN_THREADS, wanted = own + LIBRARY_THREADS, n = count_threads(wanted);
+    char limit[24];
+    if (n == wanted)
+        return FR_OK;
+    return fr_err_set(err, FR_E_NO_MEMORY,
+                      "%zu threads could be started, and %zu are needed (%zu of them for libraries): the user's limit "
+                      "of processes (ulimit -u: %s), that of the control group (pids.max, TasksMax= of systemd), or "
+                      "memory for their stacks is short",
+                      n, wanted, (size_t)LIBRARY_THREADS, limit_text(RLIMIT_NPROC, limit));
+}
+
+enum fr_status fr_limits_check(const struct fr_conf *conf, struct fr_err *err)
+{
+    void *mapped;
+    enum fr_status status = check_descriptors(err);
+    if (status == FR_OK)
+        status = check_address_space(conf, &mapped, err);
+    if (status != FR_OK)
+        return status;
+    status = check_threads(conf, err); /* their stacks beside that memory */
+    if (mapped)
+        (void)munmap(mapped, (size_t)conf->memory_limit);
+    return status;
+}
+
+/* ---- the machine ---- */
+
+void fr_limits_warn(const struct fr_conf *conf, const struct fr_machine *machine, const char *config,
+                    struct fr_buffer *out)
+{
+    uint64_t memory = fr_machine_memory(machine);
+    uint32_t processors = fr_machine_processors(machine);
+    if (conf->memory_limit > memory)
+        fr_buffer_printf(out,
+                         "%s: memory_limit: %" PRIu64 "B, but %s gives %" PRIu64
+                         "B: the system ends the process where it takes more; lower memory_limit\n",
+                         config, conf->memory_limit, memory < machine->memory ? "the control group" : "this machine",
+                         memory);
+    if (conf->threads > processors)
+        fr_buffer_printf(out,
+                         "%s: threads: %u, but the process may use %u of %u processors (affinity %u, quota %.4g): they "
+                         "wait for one another; lower threads, or take 0\n",
+                         config, (unsigned)conf->threads, processors, machine->online, machine->allowed,
+                         machine->quota);
+}
+
+void fr_limits_tell(void)
+{
+    const struct fr_machine *machine = fr_machine();
+    fr_log(FR_LOG_INFO, "daemon", "machine",
+           "processors=%u online=%u allowed=%u quota=%.4g memory=%" PRIu64 " memory_limit_of_group=%" PRIu64,
+           fr_machine_processors(machine), machine->online, machine->allowed, machine->quota, machine->memory,
+           machine->limit);
+}
