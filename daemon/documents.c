@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/log.h"
 
 static const char HELD[] =
     "publishing is held after batches in a row of which nothing could train; it goes on after as many good ones (see "
@@ -274,6 +275,8 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
                      history->publishable, history->quarantined_batches, history->quarantined_samples,
                      history->quarantined_singly, s->trainer.run.quarantined_records);
     put_freshness(service, out);
+    uint64_t unsaid, lost = fr_log_lost(&unsaid);
+    fr_buffer_printf(out, ",\"log\":{\"lines_lost\":%" PRIu64 "}", lost);
     put_times(service, s, out);
     fr_buffer_printf(out, ",");
     put_number(out, "loss", s->trainer.run.last_loss, "");

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/log.h"
 
 extern char **environ;
 
@@ -38,8 +39,10 @@ static int spawn(pid_t *pid, char **arguments)
     rc = posix_spawnattr_init(&attributes);
     FR_CHECK(rc == 0);
     rc = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (rc == 0) /* not the daemon's own, which does not wait for its reader: a hook may */
+        rc = posix_spawn_file_actions_adddup2(&files, fr_log_descriptor(), STDOUT_FILENO);
     if (rc == 0)
-        rc = posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+        rc = posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
     if (rc == 0)
         rc = posix_spawnattr_setsigmask(&attributes, &none);
     if (rc == 0)

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "service.h"
 
 enum { LOOK_NS = 1000000000 };
@@ -92,6 +93,19 @@ static void series_device(struct fr_service *service)
              "Always 1; the device that computes the network, and what a card's driver calls it, are labels.", 1);
 }
 
+/* That lines are missing can be said everywhere but there, until its reader is back. */
+static void look_at_log(struct fr_service *service)
+{
+    char text[160] = "";
+    uint64_t unsaid = 0, lost = fr_log_lost(&unsaid);
+    fr_counter(service->registry, "freshet_log_lines_lost_total", NULL,
+               "Lines of the log that standard error did not take.", lost);
+    if (unsaid > 0)
+        snprintf(text, sizeof(text),
+                 "%" PRIu64 " lines of the log are lost: standard error takes none; look at what reads it", unsaid);
+    fr_http_reason(service->http, "log", text);
+}
+
 void fr_documents_process(struct fr_service *service)
 {
     struct fr_registry *registry = service->registry;
@@ -116,4 +130,5 @@ void fr_documents_process(struct fr_service *service)
         series_build(service);
     if (service->computes_on.name[0])
         series_device(service);
+    look_at_log(service);
 }

@@ -3,6 +3,7 @@
 Everything is started in a fresh temporary directory, on loopback and free ports, and ended by process id. Waiting is polling until a condition holds; no sleep
 stands for an event, and the deadlines are so long that only a failing test reaches them. The build folder comes from FRESHET_BUILD (default build/release).
 """
+import contextlib
 import fcntl
 import gc
 import itertools
@@ -155,24 +156,39 @@ def last_epoch(state_dir):
 class Daemon:
     """freshetd with its log in a file; metrics on a free port."""
 
-    def __init__(self, config, log, sets=(), arguments=(), env=None, wait_http=True, program=None):
+    def __init__(self, config, log, sets=(), arguments=(), env=None, wait_http=True, program=None, stderr=None):
         command = [program or BUILD / "daemon/freshetd", "--config", config, "--log", "debug", "--set", "metrics.listen=127.0.0.1:0"]
         for item in sets:
             command += ["--set", item]
         self.log_path = pathlib.Path(log)
         self.log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        self.process = subprocess.Popen([*map(str, command), *arguments], stderr=open(log, "ab"), stdout=subprocess.DEVNULL,
+        self.elsewhere = stderr is not None  # a descriptor: its log is not in the file
+        self.process = subprocess.Popen([*map(str, command), *arguments], stderr=stderr if self.elsewhere else open(log, "ab"), stdout=subprocess.DEVNULL,
                                         env={**os.environ, **(env or {})})
         self.port = None
         if wait_http:
             wait_until(lambda: self._find_port() or self.process.poll() is not None, "http port in the log")
 
     def log(self):
+        if self.elsewhere:
+            return ""
         with open(self.log_path, "rb") as file:
             file.seek(self.log_start)
             return file.read().decode(errors="replace")
 
+    def _listening_port(self):
+        """Of its one socket that listens, by inode."""
+        sockets = set()
+        with contextlib.suppress(OSError):  # it has just ended, or closed a descriptor
+            sockets = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()}
+        for fields in map(str.split, pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]):
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                self.port = int(fields[1].split(":")[1], 16)
+        return self.port
+
     def _find_port(self):
+        if self.elsewhere:
+            return self._listening_port()
         match = re.search(r"event=http .*?port=(\d+)", self.log())
         if match:
             self.port = int(match.group(1))

@@ -9,6 +9,7 @@ import pathlib
 import socket
 import struct
 import sys
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import confluent_kafka  # noqa: E402
@@ -52,6 +53,40 @@ def with_login(login, password):
     properties.update({name: json.dumps(login[name]) for name in properties}, **{"sasl.password": json.dumps(password)})
     kafka = ", ".join(f"{name}: {value}" for name, value in properties.items())
     return CONFIG.read_text().replace("batch_wait: 10ms}", "batch_wait: 10ms, kafka: {%s}}" % kafka)
+
+
+class FullPipe:
+    """A pipe without room for a byte, until it is read."""
+
+    def __enter__(self):
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.write, False)
+        for size in (4096, 1):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(self.write, b"\n" * size)
+        os.set_blocking(self.write, True)
+        return self
+
+    def begin_reading(self):
+        os.close(self.write)
+        self.write, self.text = None, bytearray()
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+
+    def _read(self):
+        while piece := os.read(self.read, 65536):
+            self.text += piece
+
+    def lines(self):
+        """All of them, once the writer has ended."""
+        self.thread.join()
+        return self.text.decode(errors="replace").strip().splitlines()
+
+    def __exit__(self, *unused):
+        os.close(self.read)
+        if self.write is not None:
+            os.close(self.write)
 
 
 class Cases:
@@ -107,6 +142,36 @@ class Cases:
         assert set(auc["tasks"]["click"]) == {"decayed", "lifetime", "gauc", "served"} and auc["tasks"]["click"]["lifetime"]["weight"] == 500
         first.drain()
 
+    def a_log_that_nobody_reads_stops_nothing(self):
+        """Standard error is a pipe that is full from the first moment on; the client of Kafka has much to say."""
+        create_topic(self.kafka.address, "unread")
+        produce(self.kafka.address, "unread", 0, 500)
+        config = self.work.path / "unread.yaml"
+        config.write_text(CONFIG.read_text().replace("batch_wait: 10ms}", "batch_wait: 10ms, kafka: {debug: all}}"))
+        lost = lambda daemon: int(re.search(r'freshet_log_lines_lost_total{model="unread"} (\d+)', daemon.get("/metrics")[1]).group(1))
+        reasons = lambda daemon: [reason for reason in daemon.json("/healthz").get("reasons", []) if "lines of the log are lost" in reason]
+        with FullPipe() as pipe:
+            daemon = self.daemon("unread", config=config, stderr=pipe.write)
+            wait_until(lambda: trained(daemon) == 500, "500 samples")
+            wait_until(lambda: reasons(daemon), "/healthz says that lines are lost")
+            assert daemon.get("/healthz")[0] == 200 and daemon.get("/readyz")[0] == 200
+            assert daemon.json("/status")["log"]["lines_lost"] > 0
+            daemon.process.send_signal(signal.SIGTERM)
+            daemon.expect_exit(0)
+        produce(self.kafka.address, "unread", 500, 500)
+        with FullPipe() as pipe:
+            daemon = self.daemon("unread", config=config, stderr=pipe.write)
+            wait_until(lambda: trained(daemon) == 1000 and reasons(daemon), "500 more samples, and lines that are lost")
+            pipe.begin_reading()
+            wait_until(lambda: not reasons(daemon), "/healthz has forgotten it once the log says it")
+            count = lost(daemon)
+            daemon.process.send_signal(signal.SIGTERM)
+            daemon.expect_exit(0)
+            lines = pipe.lines()
+        assert sum(int(n) for n in re.findall(r"event=lines_lost lines=(\d+) ", "\n".join(lines))) >= count > 0
+        assert " event=drained epoch=" in lines[-1], lines[-1]
+        self.ledger_is_exact("unread", 1000)
+
     def every_thread_has_its_name(self):
         create_topic(self.kafka.address, "named")
         produce(self.kafka.address, "named", 0, 100)
@@ -114,7 +179,7 @@ class Cases:
         wait_until(lambda: trained(daemon) == 100, "100 samples")
         tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
         names = sorted(name for name in ((task / "comm").read_text().strip() for task in tasks.iterdir()) if not name.startswith(("rdk:", "rocksdb:")))
-        ours = {"ingest", "owner", "worker-1", "worker-2", "durable", "upkeep", "fold", "publish", "snapshot", "http"}
+        ours = {"log", "ingest", "owner", "worker-1", "worker-2", "durable", "upkeep", "fold", "publish", "snapshot", "http"}
         # libraries start some more before main and while the state is opened, under the names of the threads that do
         assert ours | {"freshetd"} <= set(names) <= ours | {"freshetd", "recovery"}, names
         daemon.drain()
