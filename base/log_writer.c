@@ -3,7 +3,7 @@
  * thread takes them out in order. A line that finds no room, or that the system refuses (a closed
  * descriptor, a full disk, a reader that is gone), is dropped and counted, and the next line that
  * gets out has a line before it that says how many are missing there. What ends a process waits for
- * the ring, at most FR_LOG_PATIENCE_MS in which nothing is written.
+ * the ring, at most FR_LOG_PATIENCE_MS in which nothing is written, and FLUSH_MS in all.
  *
  * Without fr_log_start, in tools and in a host's process, there is no thread and no ring: a line is
  * written if poll says that it will not wait, else dropped and counted in the same way.
@@ -37,6 +37,7 @@
 enum {
     RING_BYTES = 64 << 10, /* some 300 lines: a burst, not a history */
     LOOK_MS = 5,           /* how often a signal handler looks whether the ring is empty */
+    FLUSH_MS = 5000,       /* for a reader that reads, and too slowly */
 };
 
 struct head { /* before each line of the ring */
@@ -176,12 +177,14 @@ static bool wait_moved(void)
     return pthread_cond_timedwait(&ring.moved, &ring.lock, &until) == 0;
 }
 
-static bool wait_written(void)
+/* Until all is written, nothing moves any more, or FLUSH_MS are over. */
+static void wait_written(void)
 {
-    while (atomic_load(&waiting) > 0)
-        if (!wait_moved())
-            return false;
-    return true;
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while (atomic_load(&waiting) > 0 && now.tv_sec - begin.tv_sec < FLUSH_MS / 1000 && wait_moved());
 }
 
 static void put_in_ring(enum fr_log_line kind, const char *line, size_t size)
@@ -211,7 +214,7 @@ void fr_log_put(enum fr_log_line kind, const char *line, size_t size)
     if (!ended && ring.running) {
         put_in_ring(kind, line, size);
         if (kind == FR_LOG_LINE_LAST)
-            (void)wait_written();
+            wait_written();
     } else if (!ended) {
         deliver(line, size, 0, kind == FR_LOG_LINE_PLAIN ? 0 : FR_LOG_PATIENCE_MS);
         atomic_store(&missing, untold);
@@ -276,7 +279,7 @@ void fr_log_flush(void)
 {
     pthread_mutex_lock(&ring.lock);
     if (ring.running)
-        (void)wait_written();
+        wait_written();
     pthread_mutex_unlock(&ring.lock);
 }
 
