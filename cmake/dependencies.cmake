@@ -10,5 +10,10 @@ pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(EVENT REQUIRED IMPORTED_TARGET libevent)
 pkg_check_modules(EVENT_PTHREADS REQUIRED IMPORTED_TARGET libevent_pthreads)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
-# msgpack-c: Debian 12 calls it msgpack, upstream later renamed it msgpack-c.
-pkg_search_module(MSGPACK REQUIRED IMPORTED_TARGET msgpack-c msgpack)
+# msgpack-c by its header and its library, which Debian 12 calls msgpackc. Its pkg-config file is of no use: 6.0.1's says that the headers are in "include",
+# which is no folder where it is read, and it has another name in each version.
+find_path(FR_MSGPACK_HEADERS msgpack.h REQUIRED)
+find_library(FR_MSGPACK_LIBRARY NAMES msgpack-c msgpackc REQUIRED)
+add_library(Msgpack::msgpack INTERFACE IMPORTED)
+target_include_directories(Msgpack::msgpack INTERFACE ${FR_MSGPACK_HEADERS})
+target_link_libraries(Msgpack::msgpack INTERFACE ${FR_MSGPACK_LIBRARY})
