@@ -1,4 +1,4 @@
-/* The cold store in RocksDB 7.8.
+/* The cold store in RocksDB (7.8 of Debian 12, 9.10 of Debian 13).
  *
  * One column family; key = table number (u32 big-endian) then the key's hash in the state's order
  * (u64 big-endian), value = kind byte then image bytes. The order is a bijection, so the key is

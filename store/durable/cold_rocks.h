@@ -63,6 +63,11 @@ bool fr_cold_image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZ
                       struct fr_image *out);
 enum fr_status fr_cold_no_image(const struct fr_cold *cold, struct fr_err *err);
 
+/* cold_tuning.c: all that decides the bytes of a sorted file, into *options, in whose place another
+ * object comes; `cache` may be NULL. Files of the same entries differ in their properties only,
+ * whichever version of RocksDB writes them. */
+enum fr_status fr_cold_set_format(rocksdb_options_t **options, rocksdb_cache_t *cache, int bloom_bits,
+                                  struct fr_err *err) FR_MUST_CHECK;
 /* cold_tuning.c: fills options. FR_E_LIMIT when the process may open too few
  * files. */
 enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read_only,

@@ -20,6 +20,10 @@
  * Level 0 to the base level cannot be split by files, so it is split by ranges (subcompactions).
  * Without compression: rows are floats of random low bits.
  *
+ * Format. What decides the bytes of a sorted file is set here, also where RocksDB's default is the
+ * same: defaults change between its versions (9.10 takes another table format than 7.8, and sizes
+ * filters by what malloc gives), and a state has to open under each of them, in both directions.
+ *
  * Thread: open's. */
 #include "cold_rocks.h"
 
@@ -35,8 +39,9 @@
 
 enum {
     CACHE_BYTES = 4 << 20, /* of indexes while they are used */
-    INDEX_RESTART = 16,    /* entries of an index between two that are searched by halving */
     BLOOM_BITS = 10,
+    DEVIATION_PERCENT = 10, /* of a block's size: it may be closed so much before */
+    LEVELS = 7,
     LOG_BYTES = 4 << 20,
     LOG_FILES = 3,
     WARN_LEVEL = 2,
@@ -90,22 +95,50 @@ static enum fr_status choose_open_files(struct fr_cold *cold, int *rocksdb, stru
 /* Of the base level: a compaction of all of it has to find room on the disk. */
 static const uint64_t base_bytes_min = 64 << 20, base_bytes_max = (uint64_t)4 << 30;
 
-static void set_blocks(const struct fr_cold *cold, rocksdb_options_t *options)
+/* What the C interface of 7.8 has no call for. */
+static const char uncallable[] = "block_based_table_factory={optimize_filters_for_memory=false;block_align=false;"
+                                 "index_shortening=kShortenSeparators};"
+                                 /* nobody reads the file of options, which 9.10 insists on */
+                                 "fail_if_options_file_error=false";
+
+static void set_blocks(rocksdb_options_t *options, rocksdb_cache_t *cache, int bloom_bits)
 {
     rocksdb_block_based_table_options_t *blocks = rocksdb_block_based_options_create();
-    if (cold->cache) {
-        rocksdb_block_based_options_set_block_cache(blocks, cold->cache);
+    if (cache) {
+        rocksdb_block_based_options_set_block_cache(blocks, cache);
         rocksdb_block_based_options_set_cache_index_and_filter_blocks(blocks, 1);
     } else {
         rocksdb_block_based_options_set_no_block_cache(blocks, 1);
     }
-    rocksdb_block_based_options_set_block_size(blocks, SORTED_BLOCK_BYTES);
     rocksdb_block_based_options_set_format_version(blocks, SORTED_FORMAT_VERSION);
     rocksdb_block_based_options_set_checksum(blocks, SORTED_CHECKSUM_XXH3);
-    rocksdb_block_based_options_set_index_block_restart_interval(blocks, INDEX_RESTART);
-    rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS));
+    rocksdb_block_based_options_set_block_size(blocks, SORTED_BLOCK_BYTES);
+    rocksdb_block_based_options_set_block_size_deviation(blocks, DEVIATION_PERCENT);
+    rocksdb_block_based_options_set_block_restart_interval(blocks, SORTED_RESTART_EVERY);
+    rocksdb_block_based_options_set_use_delta_encoding(blocks, 1);
+    rocksdb_block_based_options_set_data_block_index_type(
+        blocks, rocksdb_block_based_table_data_block_index_type_binary_search);
+    rocksdb_block_based_options_set_index_type(blocks, rocksdb_block_based_table_index_type_binary_search);
+    rocksdb_block_based_options_set_index_block_restart_interval(blocks, SORTED_RESTART_EVERY);
+    rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(bloom_bits));
+    rocksdb_block_based_options_set_whole_key_filtering(blocks, 1);
+    rocksdb_block_based_options_set_partition_filters(blocks, 0);
     rocksdb_options_set_block_based_table_factory(options, blocks);
     rocksdb_block_based_options_destroy(blocks);
+}
+
+enum fr_status fr_cold_set_format(rocksdb_options_t **options, rocksdb_cache_t *cache, int bloom_bits,
+                                  struct fr_err *err)
+{
+    char *text = NULL;
+    rocksdb_options_t *whole = rocksdb_options_create();
+    set_blocks(*options, cache, bloom_bits);
+    rocksdb_options_set_compression(*options, rocksdb_no_compression);
+    rocksdb_options_set_bottommost_compression(*options, rocksdb_no_compression);
+    rocksdb_get_options_from_string(*options, uncallable, whole, &text);
+    rocksdb_options_destroy(*options);
+    *options = whole;
+    return text ? fr_cold_error(text, "set up", "of this version of RocksDB", err) : FR_OK;
 }
 
 static void set_compaction(rocksdb_options_t *options, uint64_t fold_bytes)
@@ -122,13 +155,14 @@ static void set_compaction(rocksdb_options_t *options, uint64_t fold_bytes)
     rocksdb_options_set_max_subcompactions(options, (uint32_t)jobs);
     rocksdb_options_set_level0_file_num_compaction_trigger(options, fold_bytes < FOLD_SMALL ? COMPACTION_TRIGGER_SMALL
                                                                                             : COMPACTION_TRIGGER);
+    rocksdb_options_set_compaction_style(options, rocksdb_level_compaction);
+    rocksdb_options_set_num_levels(options, LEVELS);
     rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1);
     rocksdb_options_set_max_bytes_for_level_base(options, base < base_bytes_min ? base_bytes_min : base);
     rocksdb_options_set_max_bytes_for_level_multiplier(options, LEVEL_FACTOR);
     rocksdb_options_set_target_file_size_base(options, TARGET_FILE_BYTES);
     rocksdb_options_compaction_readahead_size(options, READAHEAD_BYTES);
     rocksdb_options_set_bytes_per_sync(options, SYNC_BYTES);
-    rocksdb_options_set_compression(options, rocksdb_no_compression);
 }
 
 enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read_only, struct fr_err *err)
@@ -147,6 +181,5 @@ enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read
     rocksdb_options_set_info_log_level(cold->options, WARN_LEVEL);
     rocksdb_options_set_max_log_file_size(cold->options, LOG_BYTES);
     rocksdb_options_set_keep_log_file_num(cold->options, LOG_FILES);
-    set_blocks(cold, cold->options);
-    return FR_OK;
+    return fr_cold_set_format(&cold->options, cold->cache, BLOOM_BITS, err);
 }

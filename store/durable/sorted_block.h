@@ -14,6 +14,7 @@ enum {
     SORTED_FOOTER = 53,
     SORTED_FORMAT_VERSION = 5,
     SORTED_BLOCK_BYTES = 1 << 10, /* of data; cold_tuning.c says why */
+    SORTED_RESTART_EVERY = 16,    /* entries, also of an index, from one whole key to the next */
     SORTED_CHECKSUM_XXH3 = 4,
     SORTED_COMPRESSION_NONE = 0,
     SORTED_TRAILER = 5,  /* of a block: its compression, its checksum */

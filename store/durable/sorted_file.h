@@ -1,7 +1,7 @@
 /* One sorted file of the cold store, read without RocksDB: point reads and ranges of
  * image keys. Module-internal.
  *
- * What RocksDB 7.8 writes by cold_tuning.c's options is read (block based table, format version 5,
+ * What RocksDB writes by cold_tuning.c's options is read (block based table, format version 5,
  * bytewise keys, no compression, XXH3 checksums, Bloom filter of cache lines, index whole or in
  * partitions); a file that differs is refused as it opens, and a block that differs as it is read.
  * RocksDB reads those. In memory are the filter and 8 bytes a block.

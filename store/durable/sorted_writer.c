@@ -1,5 +1,5 @@
-/* A sorted file of a fold, written in RocksDB's format (block-based table, version 5, as
- * SstFileWriter of 7.8 writes it with the options below).
+/* A sorted file of a fold, written in RocksDB's format (block-based table, version 5, as its
+ * SstFileWriter writes it by the options of cold_tuning.c, in 7.8 as in 9.10).
  *
  * RocksDB's own writer took 150 ns for a row: most of that were copies of keys, collectors of
  * properties and small allocations (`freshet bench epochs`). And it asks the system to drop the
@@ -37,8 +37,7 @@
 
 enum {
     BLOCK_NEARLY_FULL = (SORTED_BLOCK_BYTES * 90 + 99) / 100,
-    RESTART_EVERY = 16,
-    RESTARTS_MAX = SORTED_BLOCK_BYTES / RESTART_EVERY,
+    RESTARTS_MAX = SORTED_BLOCK_BYTES / SORTED_RESTART_EVERY,
     FOOTER_HANDLES = 40,
     VARINT_MAX = 10,
     WORD = sizeof(uint64_t),
@@ -205,7 +204,7 @@ static void enter_closed(struct fr_sorted_writer *sst, const uint8_t *next, size
     if (next)
         size = between(key, size, next, next_size);
     struct restarts *restarts = &sst->index_restarts;
-    if (restarts->n == 0 || restarts->since >= RESTART_EVERY)
+    if (restarts->n == 0 || restarts->since >= SORTED_RESTART_EVERY)
         add_restart(restarts, sst->index.size);
     else
         shared = shared_bytes(sst->index_last, sst->index_last_size, key, size);
@@ -230,7 +229,7 @@ static bool is_full(const struct fr_sorted_writer *sst, size_t key_size, size_t 
     size_t now = sst->out.size - sst->block_begin + restart_bytes(&sst->restarts);
     if (now >= SORTED_BLOCK_BYTES)
         return true;
-    size_t restart = sst->restarts.since >= RESTART_EVERY ? sizeof(uint32_t) : 0;
+    size_t restart = sst->restarts.since >= SORTED_RESTART_EVERY ? sizeof(uint32_t) : 0;
     size_t then =
         now + key_size + value_size + restart + sizeof(int32_t) + varint_size(key_size) + varint_size(value_size);
     return then > SORTED_BLOCK_BYTES && now > BLOCK_NEARLY_FULL;
@@ -263,7 +262,7 @@ static enum fr_status add(struct fr_sorted_writer *sst, const uint8_t *key, size
             return status;
         enter_closed(sst, whole->bytes, key_size);
     }
-    if (sst->restarts.n == 0 || sst->restarts.since >= RESTART_EVERY)
+    if (sst->restarts.n == 0 || sst->restarts.since >= SORTED_RESTART_EVERY)
         add_restart(&sst->restarts, sst->out.size - sst->block_begin);
     else
         shared = shared_bytes(sst->last->bytes, sst->last->size, whole->bytes, size);

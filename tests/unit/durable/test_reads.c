@@ -317,6 +317,9 @@ FR_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do)
     scene_fold(durable);
     check_fetch(durable, expect(&scene, 3, 1), 1, 10);
     scene_append_to(&scene, durable, 4, 4);
+    /* RocksDB 9.10 keeps the first and the last block of what it takes in in its cache. */
+    fr_durable_close(durable);
+    durable = scene_open(&scene, false);
     flip_sorted_files(&scene, in_the_first_block);
     struct expected expected = expect(&scene, 3, 0); /* of the first table: in the first block */
     struct fr_durable_reader reader = {&expected, look};

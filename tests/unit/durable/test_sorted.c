@@ -9,6 +9,7 @@
 
 #include "../../../store/durable/cold_files.h"
 #include "../../../store/durable/durable_internal.h"
+#include "../../../store/durable/sorted_block.h"
 
 enum { KEYS = 2000, FLIPS = 1500, ROW_BYTES = 100 };
 
@@ -212,6 +213,8 @@ static void add_as_before(const struct scene *scene, struct fr_durable *durable)
     scene_path(scene, "before.sst", path);
     rocksdb_options_t *options = rocksdb_options_create();
     rocksdb_block_based_table_options_t *blocks = rocksdb_block_based_options_create();
+    rocksdb_block_based_options_set_format_version(blocks, SORTED_FORMAT_VERSION);
+    rocksdb_block_based_options_set_checksum(blocks, SORTED_CHECKSUM_XXH3);
     rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(10));
     rocksdb_options_set_block_based_table_factory(options, blocks);
     rocksdb_options_set_compression(options, rocksdb_no_compression);

@@ -2,13 +2,12 @@
  * up to the properties, which name writer and time. */
 #include "scene.h"
 
-#include <rocksdb/c.h>
-
 #include "base/file.h"
 
+#include "../../../store/durable/cold_rocks.h"
 #include "../../../store/durable/sorted_writer.h"
 
-enum { FOOTER = 53, ENTRIES = 20000, BLOCK_BYTES = 1 << 10, RESTART = 16, BLOOM_BITS = 16, FILE_MAX = 64 << 20 };
+enum { FOOTER = 53, ENTRIES = 20000, BLOCK_BYTES = 1 << 10, BLOOM_BITS = 16, FILE_MAX = 64 << 20 };
 
 struct entry {
     uint8_t key[FR_SORTED_WRITER_KEY_MAX];
@@ -98,13 +97,8 @@ static uint64_t index_end(const struct fr_buffer *file)
 static rocksdb_options_t *options_of_folds(void)
 {
     rocksdb_options_t *options = rocksdb_options_create();
-    rocksdb_block_based_table_options_t *blocks = rocksdb_block_based_options_create();
-    rocksdb_block_based_options_set_block_size(blocks, BLOCK_BYTES);
-    rocksdb_block_based_options_set_index_block_restart_interval(blocks, RESTART);
-    rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS));
-    rocksdb_options_set_block_based_table_factory(options, blocks);
-    rocksdb_block_based_options_destroy(blocks);
-    rocksdb_options_set_compression(options, rocksdb_no_compression);
+    struct fr_err err = {0};
+    assert_int_equal(fr_cold_set_format(&options, NULL, BLOOM_BITS, &err), FR_OK);
     return options;
 }
 
