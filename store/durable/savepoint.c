@@ -100,9 +100,11 @@ static enum fr_status each_file(const char *path, visit_file visit, void *self, 
         return fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
     enum fr_status status = FR_OK;
     const struct dirent *entry;
+    int at = dirfd(dir);
+    FR_CHECK(at >= 0); /* opendir's always has one */
     while (status == FR_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         struct stat info;
-        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode))
+        if (fstatat(at, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode))
             status = visit(self, entry->d_name, err);
     }
     if (status == FR_OK && errno != 0)

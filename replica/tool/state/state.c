@@ -47,9 +47,10 @@ static void put_size(const char *dir, const char *name)
     uint64_t files = 0, bytes = 0;
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    int at = folder ? dirfd(folder) : -1;
+    for (struct dirent *entry; at >= 0 && (entry = readdir(folder));) {
         struct stat info;
-        if (fstatat(dirfd(folder), entry->d_name, &info, 0) == 0 && S_ISREG(info.st_mode)) {
+        if (fstatat(at, entry->d_name, &info, 0) == 0 && S_ISREG(info.st_mode)) {
             files++;
             bytes += (uint64_t)info.st_size;
         }
