@@ -108,19 +108,19 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
     struct fr_publisher *publisher = opaque;
     FR_CHECK(publisher->in_flight_bytes >= message->len);
     publisher->in_flight_bytes -= message->len;
-    if (message->err) {
+    if (fr_kafka_refusal(message)) {
         if (!publisher->failed)
             fr_publisher_refused(publisher, message);
         publisher->failed = true;
+        publisher->doubted |= !message->err;
         return;
     }
     uint64_t mark = (uint64_t)(uintptr_t)message->_private;
     if ((mark & MARK_OTHER_TOPIC) == 0)
         fr_publisher_landed(publisher, message->partition, message->offset, (mark & MARK_BEGINS) != 0);
     struct pending_epoch *pending = find_pending(publisher, mark >> MARK_BITS);
-    if (!pending || pending->outstanding == 0)
-        return;
-    pending->outstanding -= 1;
+    if (pending && pending->outstanding > 0)
+        pending->outstanding -= 1;
 }
 
 /* ---- handles ---- */
@@ -138,16 +138,16 @@ enum fr_status fr_publisher_client(struct fr_publisher *publisher, struct fr_kaf
     return fr_kafka_open(&options, out, err);
 }
 
-/* Ours come last where a promise hangs on them; linger may be the operator's choice, the rest not.
- * A message never times out: what the broker does not take waits (in the journal beyond the
- * in-flight bound), and the problem is in the status. */
+/* Ours come last where a promise hangs on them; linger and requests in flight may be the operator's
+ * choice (with several, more is sent again: fr_kafka_refusal). A message never times out: what the
+ * broker does not take waits (in the journal beyond the in-flight bound), with its problem. */
 enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_err *err)
 {
     if (publisher->producer)
         return FR_OK;
     char record_max[16];
     snprintf(record_max, sizeof(record_max), "%d", (int)RECORD_BYTES_MAX);
-    const struct fr_kafka_setting ours[] = {{"linger.ms", "5"}, {NULL, NULL}};
+    const struct fr_kafka_setting ours[] = {{"linger.ms", "5"}, {"max.in.flight", "1"}, {NULL, NULL}};
     const struct fr_kafka_setting required[] = {
         {"enable.idempotence", "true"},
         {"enable.gapless.guarantee", "true"}, /* no commit behind a lost piece */

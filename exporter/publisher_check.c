@@ -399,6 +399,9 @@ static enum fr_status decide(struct look *look, struct fr_err *err)
         fr_publisher_end_rebase(publisher);
     if (publisher->out.hps && !whole && resume > look->durable.acked)
         resume = look->durable.acked > journal ? look->durable.acked : journal;
+    if (publisher->doubted && !whole && resume > publisher->acked)
+        resume = publisher->acked;
+    publisher->doubted = false;
     for (uint32_t p = 0; p < look->np; p++) {
         publisher->topic[p].low = look->low[p];
         publisher->topic[p].next = look->high[p];

@@ -89,6 +89,8 @@ struct fr_publisher {
     const struct fr_kafka_report *report; /* NULL but for fr_publisher_report */
     rd_kafka_t *producer;
     bool checked, failed;
+    /* a commit beyond `acked` may be on the topic without all of its pieces */
+    bool doubted;
     bool moved;                       /* the topic is not what it was: to be looked at again */
     struct fr_topic_partition *topic; /* [partitions] */
     struct fr_topic_begin begin, sent_begin;

@@ -97,10 +97,6 @@ enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct 
     for (uint32_t p = 0; p < publisher->options.partitions; p++) {
         struct fr_topic_partition *at = &publisher->topic[p];
         at->begin = at->sent_begin;
-        if (at->begin < 0) { /* the broker did not say where it landed: the next look reads it */
-            fr_publisher_forget_begin(publisher);
-            return FR_OK;
-        }
         first = first && at->begin == at->low;
     }
     /* that a timeline began is kept too: its number is this state's from now on */
@@ -116,12 +112,9 @@ void fr_publisher_landed(struct fr_publisher *publisher, int32_t partition, int6
 {
     FR_CHECK(partition >= 0 && (uint32_t)partition < publisher->options.partitions);
     struct fr_topic_partition *at = &publisher->topic[partition];
+    FR_CHECK(offset >= 0);
     if (begins)
-        at->sent_begin = offset < 0 ? -1 : offset;
-    if (offset < 0) { /* the broker had it already and does not say where */
-        at->next = -1;
-        return;
-    }
+        at->sent_begin = offset;
     if (at->next >= 0 && offset < at->next)
         publisher->moved = true;
     if (at->next >= 0 && offset > at->next) {
@@ -139,8 +132,8 @@ void fr_publisher_refused(struct fr_publisher *publisher, const rd_kafka_message
     uint64_t most = publisher->options.record_max > message->len ? publisher->options.record_max : message->len;
     if (large)
         snprintf(remedy, sizeof(remedy), "; set max.message.bytes=%" PRIu64 " on it", most + BATCH_ROOM);
-    snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.80s partition %d: %.50s%s",
-             message->len, rd_kafka_topic_name(message->rkt), (int)message->partition, rd_kafka_err2str(message->err),
+    snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.80s partition %d: %.60s%s",
+             message->len, rd_kafka_topic_name(message->rkt), (int)message->partition, fr_kafka_refusal(message),
              remedy);
     if (large)
         memcpy(publisher->tally.refused, text, sizeof(text));

@@ -223,6 +223,13 @@ enum fr_status fr_kafka_status(rd_kafka_resp_err_t code)
     }
 }
 
+const char *fr_kafka_refusal(const rd_kafka_message_t *message)
+{
+    if (message->err)
+        return rd_kafka_err2str(message->err);
+    return message->offset < 0 ? "acknowledged without an offset: the log may lack it" : NULL;
+}
+
 void fr_kafka_explain(int code, const char *reason, char *text, size_t size)
 {
     const char *remedy = "";

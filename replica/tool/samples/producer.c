@@ -5,7 +5,8 @@
  * its metadata, with a warning, since its partition count is then the broker's choice. Pacing
  * keeps, per partition, the next offset as the log's end at start plus what was sent since (only
  * this process is supposed to write), and asks for the group's committed offsets only when the
- * limit seems reached. */
+ * limit seems reached. One request is in flight at a time: with more, the first records of a
+ * partition may be reported as delivered and be lost (fr_kafka_refusal), which counts as failed. */
 #include "samples/producer.h"
 
 #include <errno.h>
@@ -41,20 +42,21 @@ struct fr_tool_producer {
     const volatile sig_atomic_t *stop;
     uint64_t stop_ns; /* 0: never */
     struct fr_tool_producer_totals totals;
-    rd_kafka_resp_err_t refused; /* the first refusal */
+    const char *refused; /* the first refusal; NULL: none */
 };
 
 static void on_delivery(rd_kafka_t *handle, const rd_kafka_message_t *message, void *opaque)
 {
     (void)handle;
     struct fr_tool_producer *producer = opaque;
-    if (!message->err) {
+    const char *refusal = fr_kafka_refusal(message);
+    if (!refusal) {
         producer->totals.acknowledged++;
         return;
     }
     producer->totals.failed++;
     if (!producer->refused)
-        producer->refused = message->err;
+        producer->refused = refusal;
 }
 
 /* ---- opening ---- */
@@ -64,6 +66,7 @@ static enum fr_status open_handle(const struct fr_tool_producer_options *o, stru
 {
     static const struct fr_kafka_setting sending[] = {
         {"enable.idempotence", "true"},
+        {"max.in.flight", "1"},
         {"linger.ms", "5"},
         {"compression.codec", "lz4"},
         {"queue.buffering.max.messages", "200000"},
@@ -274,7 +277,7 @@ static enum fr_status wait_for_group(struct fr_tool_producer *producer, const st
 static enum fr_status refusal(const struct fr_tool_producer *producer, struct fr_err *err)
 {
     return fr_err_set(err, FR_E_UNAVAILABLE, "%" PRIu64 " records were not taken, first reason: %s",
-                      producer->totals.failed, rd_kafka_err2str(producer->refused));
+                      producer->totals.failed, producer->refused);
 }
 
 /* producev carries the timestamp; 0 means now. */

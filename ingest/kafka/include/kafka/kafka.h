@@ -64,6 +64,14 @@ enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t 
 
 /* FR_E_DENIED for authorisation, FR_E_UNAVAILABLE for everything else a broker may answer. */
 enum fr_status fr_kafka_status(rd_kafka_resp_err_t code);
+/* Of a delivery report: NULL when the record is in the log, else why it is not known to be there
+ * (static). A report without an error and without an offset proves nothing. The client library
+ * takes a request that a broker refused for written once a later one of its partition succeeds,
+ * which brokers allow for the first records of a producer: a leader that knows nothing of it takes
+ * any sequence number. So a new partition or a new leader may lack records that were reported
+ * delivered (seen with librdkafka 2.0.2 and Kafka 4.1; max.in.flight.requests.per.connection=1
+ * avoids it and keeps the order). */
+const char *fr_kafka_refusal(const rd_kafka_message_t *message);
 /* The reason and, where one is known, what to look at. */
 void fr_kafka_explain(int code, const char *reason, char *text, size_t size);
 
