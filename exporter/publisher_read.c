@@ -27,6 +27,7 @@ enum fr_status fr_publisher_reader(struct fr_publisher *publisher, rd_kafka_t **
         {"auto.offset.reset", "earliest"},
         {"allow.auto.create.topics", "false"},
         {"fetch.wait.max.ms", "10"},
+        {"log.connection.close", "true"}, /* says what a listener of another protocol does */
         {NULL, NULL},
     };
     rd_kafka_t *client;

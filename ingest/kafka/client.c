@@ -230,13 +230,52 @@ const char *fr_kafka_refusal(const rd_kafka_message_t *message)
     return message->offset < 0 ? "acknowledged without an offset: the log may lack it" : NULL;
 }
 
+/* What librdkafka says where the two sides of a connection speak different protocols, and what that
+ * means. Brokers answer a client of the other kind by closing the connection; what a TLS listener
+ * sends first (an alert, 0x15 03) is read as a size. */
+static const struct {
+    const char *said, *meaning;
+} protocols[] = {
+#define SPEAKS_TLS                                                                                                     \
+    "this client speaks TLS, the listener seems to speak plaintext: set security.protocol to plaintext or "            \
+    "sasl_plaintext (ingest.kafka; --kafka of tools), or name the brokers' TLS port"
+#define SPEAKS_PLAINTEXT                                                                                               \
+    "this client speaks plaintext, the listener seems to speak TLS: set security.protocol to ssl or sasl_ssl "         \
+    "(ingest.kafka; --kafka of tools), or name the brokers' plaintext port"
+    {"unexpected eof while reading", SPEAKS_TLS},
+    {"wrong version number", SPEAKS_TLS},
+    {"connecting to a PLAINTEXT broker listener", SPEAKS_TLS},
+    {"connecting to a SSL listener", SPEAKS_PLAINTEXT},
+    {"Invalid response size 3525", SPEAKS_PLAINTEXT},
+    {"broker might require SASL",
+     "the listener wants a login: set security.protocol to sasl_ssl or sasl_plaintext, with "
+     "sasl.mechanism, sasl.username and sasl.password (ingest.kafka; --kafka of tools)"},
+    {"Request not valid in current SASL state",
+     "the listener takes no login: set security.protocol to ssl or plaintext (ingest.kafka; --kafka of tools), or name "
+     "a port that does"},
+};
+
+static const char *meaning_of(const char *reason)
+{
+    for (size_t i = 0; i < FR_ARRAY_LEN(protocols); i++)
+        if (strstr(reason, protocols[i].said))
+            return protocols[i].meaning;
+    return NULL;
+}
+
 void fr_kafka_explain(int code, const char *reason, char *text, size_t size)
 {
-    const char *remedy = "";
+    const char *remedy = "", *meaning = meaning_of(reason), *place = strstr(reason, ": ");
+    if (meaning) {
+        snprintf(text, size, "%.*s: %s", place && place - reason < 60 ? (int)(place - reason) : 0, reason, meaning);
+        return;
+    }
     if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
         remedy = "; check sasl.mechanism, sasl.username and sasl.password under ingest.kafka";
     else if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
-        remedy = "; check ingest.brokers, and security.protocol under ingest.kafka where brokers want TLS";
+        remedy =
+            "; check ingest.brokers, and security.protocol under ingest.kafka: a TLS listener closes the connection "
+            "of a client that speaks plaintext";
     else if (code == RD_KAFKA_RESP_ERR__SSL)
         remedy = "; check security.protocol and ssl.ca.location under ingest.kafka";
     snprintf(text, size, "%.160s%s", reason, remedy);

@@ -97,9 +97,13 @@ static enum fr_status count_partitions(struct fr_consumer *consumer, size_t *cou
     struct fr_kafka_topic found;
     rd_kafka_resp_err_t error =
         fr_kafka_topic_ask(consumer->handle, consumer->topic, false, FR_CONSUME_TIMEOUT_MS, &found);
-    if (error)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers about topic %s: %s", consumer->topic,
-                          rd_kafka_err2str(error));
+    if (error) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer->handle, 0); /* errors */
+        if (message)
+            rd_kafka_message_destroy(message);
+        return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers about topic %s: %s%s%s", consumer->topic,
+                          rd_kafka_err2str(error), consumer->outage[0] ? ": " : "", consumer->outage);
+    }
     if (found.partitions == 0)
         return fr_err_set(err, found.error ? FR_E_UNAVAILABLE : FR_E_NOT_FOUND, "topic %s: %s", consumer->topic,
                           rd_kafka_err2str(found.error ? found.error : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART));

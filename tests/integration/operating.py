@@ -408,8 +408,17 @@ class Cases:
             login = dict(line.split("=", 1) for line in pathlib.Path(secure.more["properties"]).read_text().splitlines())
             create_topic(secure.more["plaintext"], "locked")
             produce(secure.more["plaintext"], "locked", 0, 300)
-            sets = [f"ingest.brokers={secure.address}"]
             config = self.work.path / "locked.yaml"
+            mistaken = []
+            for protocol, address, said in (("ssl", secure.more["plaintext"], "this client speaks TLS, the listener seems to speak plaintext"),
+                                            ("plaintext", secure.address, "this client speaks plaintext, the listener seems to speak TLS")):
+                config.write_text(CONFIG.read_text().replace("batch_wait: 10ms}", "batch_wait: 10ms, kafka: {security.protocol: %s}}" % protocol))
+                mistaken.append((self.daemon(f"mistaken-{protocol}", [f"ingest.brokers={address}"], config=config), f"{said}: set security.protocol to"))
+            for daemon, said in mistaken:
+                wait_until(lambda: said in daemon.json("/readyz").get("reason", ""), f"/readyz says that {said}")
+                daemon.process.send_signal(signal.SIGTERM)
+                daemon.expect_exit(0)
+            sets = [f"ingest.brokers={secure.address}"]
             config.write_text(with_login(login, "wr0ng-pass"))
             daemon = self.daemon("locked", sets, config=config)
             reason = wait_until(lambda: (lambda r: r if "uthentication" in r else None)(daemon.json("/readyz").get("reason", "")),

@@ -42,8 +42,22 @@ struct fr_tool_producer {
     const volatile sig_atomic_t *stop;
     uint64_t stop_ns; /* 0: never */
     struct fr_tool_producer_totals totals;
-    const char *refused; /* the first refusal; NULL: none */
+    const char *refused;          /* the first refusal; NULL: none */
+    char said[FR_KAFKA_TEXT_MAX]; /* of the connections, last; empty: nothing */
 };
+
+static void on_error(rd_kafka_t *handle, int code, const char *reason, void *opaque)
+{
+    (void)handle;
+    struct fr_tool_producer *producer = opaque;
+    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && producer->said[0])
+        return; /* the reason before it says more */
+    char text[FR_KAFKA_TEXT_MAX], quoted[2 * FR_KAFKA_TEXT_MAX];
+    fr_kafka_explain(code, reason, text, sizeof(text));
+    if (strcmp(text, producer->said) != 0)
+        fr_log(FR_LOG_WARN, "produce", "connection", "reason=%s", fr_log_quote(quoted, sizeof(quoted), text));
+    memcpy(producer->said, text, sizeof(text));
+}
 
 static void on_delivery(rd_kafka_t *handle, const rd_kafka_message_t *message, void *opaque)
 {
@@ -67,6 +81,7 @@ static enum fr_status open_handle(const struct fr_tool_producer_options *o, stru
     static const struct fr_kafka_setting sending[] = {
         {"enable.idempotence", "true"},
         {"max.in.flight", "1"},
+        {"log.connection.close", "true"}, /* says what a listener of another protocol does */
         {"linger.ms", "5"},
         {"compression.codec", "lz4"},
         {"queue.buffering.max.messages", "200000"},
@@ -82,6 +97,7 @@ static enum fr_status open_handle(const struct fr_tool_producer_options *o, stru
                                                     .texts = o->kafka,
                                                     .n_texts = o->n_kafka,
                                                     .opaque = producer,
+                                                    .on_error = producing ? on_error : NULL,
                                                     .on_delivery = producing ? on_delivery : NULL},
                          out, err);
 }
@@ -92,8 +108,10 @@ static enum fr_status look_up(struct fr_tool_producer *producer, const char *top
                               struct fr_kafka_topic *found, struct fr_err *err)
 {
     rd_kafka_resp_err_t error = fr_kafka_topic_ask(producer->handle, topic, !make, METADATA_WAIT_MS, found);
+    rd_kafka_poll(producer->handle, 0); /* what the connections say */
     if (error)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers: %s", rd_kafka_err2str(error));
+        return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers: %s%s%s", rd_kafka_err2str(error),
+                          producer->said[0] ? ": " : "", producer->said);
     producer->n_partitions = found->led ? found->partitions : 0;
     return FR_OK;
 }

@@ -161,6 +161,46 @@ FR_CASE(authorisation_is_denied_and_the_rest_unavailable)
     assert_string_equal(text, "no");
 }
 
+/* As librdkafka 2.0.2 says it of Kafka 4.1's listeners, but for the third and fourth (OpenSSL 3.0's
+ * and a TLS alert that is taken for a size). */
+FR_CASE(two_sides_that_speak_different_protocols_are_named_with_the_setting)
+{
+    static const struct {
+        int code;
+        const char *reason, *begin, *remedy;
+    } cases[] = {
+        {RD_KAFKA_RESP_ERR__SSL,
+         "ssl://h:1/bootstrap: SSL handshake failed: error:0A000126:SSL routines::unexpected eof while reading (after "
+         "7ms in state SSL_HANDSHAKE)",
+         "ssl://h:1/bootstrap: this client speaks TLS, the listener seems to speak plaintext: ",
+         "set security.protocol to plaintext or sasl_plaintext"},
+        {RD_KAFKA_RESP_ERR__TRANSPORT,
+         "h:1/bootstrap: Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol "
+         "configuration (connecting to a SSL listener?) or broker version is < 0.10",
+         "h:1/bootstrap: this client speaks plaintext, the listener seems to speak TLS: ",
+         "set security.protocol to ssl or sasl_ssl"},
+        {RD_KAFKA_RESP_ERR__SSL, "ssl://h:1/1: SSL handshake failed: error:0A00010B:SSL routines::wrong version number",
+         "ssl://h:1/1: this client speaks TLS", "set security.protocol to plaintext"},
+        {RD_KAFKA_RESP_ERR__BAD_MSG, "h:1/1: Receive failed: Invalid response size 352518912 (0..100000000)",
+         "h:1/1: this client speaks plaintext", "set security.protocol to ssl"},
+        {RD_KAFKA_RESP_ERR__TRANSPORT,
+         "ssl://h:1/bootstrap: Disconnected: verify that security.protocol is correctly configured, broker might require "
+         "SASL authentication",
+         "ssl://h:1/bootstrap: the listener wants a login", "sasl.username and sasl.password"},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         "sasl_plaintext://h:1/bootstrap: SASL PLAIN mechanism handshake failed: Broker: Request not valid in current "
+         "SASL state: broker's supported mechanisms: ",
+         "sasl_plaintext://h:1/bootstrap: the listener takes no login", "set security.protocol to ssl or plaintext"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[FR_KAFKA_TEXT_MAX];
+        fr_kafka_explain(cases[i].code, cases[i].reason, text, sizeof(text));
+        if (strncmp(text, cases[i].begin, strlen(cases[i].begin)) != 0 || !strstr(text, cases[i].remedy))
+            fail_msg("%s", text);
+        assert_true(strlen(text) + 1 < sizeof(text)); /* nothing is cut off */
+    }
+}
+
 FR_CASE(topics_of_the_embedded_broker_are_found_and_not_made_by_looking)
 {
     struct fr_kafka_topic found;
@@ -196,6 +236,7 @@ int main(void)
         cmocka_unit_test(a_file_of_properties_is_read_line_by_line),
         cmocka_unit_test(the_command_line_goes_over_the_file),
         cmocka_unit_test(authorisation_is_denied_and_the_rest_unavailable),
+        cmocka_unit_test(two_sides_that_speak_different_protocols_are_named_with_the_setting),
         cmocka_unit_test(topics_of_the_embedded_broker_are_found_and_not_made_by_looking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
