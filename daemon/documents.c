@@ -111,7 +111,8 @@ static void put_partitions(struct fr_service *service, const struct fr_ingest_st
         fr_buffer_printf(out, ",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64, p->partition,
                          p->offset, p->item,
                          high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1);
-        fr_buffer_printf(out, ",\"waits\":%s", waits ? "true" : "false");
+        fr_buffer_printf(out, ",\"waits\":%s,\"transaction_ms\":%" PRId64, waits ? "true" : "false",
+                         read ? read->transaction_ms : 0);
         fr_positions_put_ledger(p, out);
         fr_buffer_printf(out, ",\"skips\":[");
         for (uint32_t k = 0; k < p->n_skips; k++)
@@ -312,10 +313,11 @@ static bool document_ready(struct fr_service *service, const struct fr_snapshots
         ; /* said */
     else if (s->publisher.refused[0])
         snprintf(reason, sizeof(reason), "publisher: %s", s->publisher.refused);
-    else if (s->ingest.problem[0] && !s->ingest.connected)
+    else if (s->ingest.problem[0] && (!s->ingest.connected || s->ingest.stands))
         snprintf(reason, sizeof(reason), "ingest: %s", s->ingest.problem);
     else if (s->ingest.lag_ms > conf->ingest.ready_lag_ms)
-        snprintf(reason, sizeof(reason), "lag of %" PRId64 " ms is over ready_lag", s->ingest.lag_ms);
+        snprintf(reason, sizeof(reason), "lag of %" PRId64 " ms is over ready_lag%s%s", s->ingest.lag_ms,
+                 s->ingest.problem[0] ? ": " : "", s->ingest.problem);
     uint64_t total = atomic_load(&service->recover_bytes);
     fr_buffer_printf(out, "{\"ready\":%s,\"reason\":", reason[0] ? "false" : "true");
     /* Ready with a part of the stream that waits: the text tells of it. */

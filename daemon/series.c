@@ -209,6 +209,10 @@ static void series_partitions(struct fr_service *service, const struct fr_ingest
         fr_gauge(service->registry, "freshet_partition_lag_records", labels,
                  "Records from that offset to the end of the partition; NaN while the end is not known.",
                  known ? (double)lag : (double)NAN);
+        fr_gauge(
+            service->registry, "freshet_partition_transaction_seconds", labels,
+            "How long the next record of a partition has waited for a producer's open transaction; 0: it does not.",
+            read ? (double)read->transaction_ms / 1e3 : 0.0);
     }
     fr_positions_release(&positions);
 }

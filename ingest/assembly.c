@@ -149,6 +149,7 @@ void fr_assembly_end(struct fr_ingest *ingest)
 {
     ingest->open->end_of_stream = true;
     fr_assembly_close(ingest);
+    fr_ends_tell(ingest);
     ingest->finished = true;
 }
 
@@ -447,6 +448,7 @@ enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *str
         fr_stream_release(stream, event);
         return FR_OK;
     }
+    fr_transaction_event(stream, event);
     switch (event->kind) {
     case FR_SOURCE_RECORD:
         return take_record(ingest, stream, event);

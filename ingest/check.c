@@ -48,6 +48,7 @@ static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, con
         .end = -1,
         .high = -1,
         .seen = p.offset,
+        .idle_at = -1,
         .touched = -1,
         .there = FR_E_UNAVAILABLE,
         .why = "not looked at yet",
@@ -189,7 +190,7 @@ static void say_waiting(struct fr_ingest *ingest)
         n++;
     }
     if (n)
-        snprintf(ingest->problem, sizeof(ingest->problem), "%.150s (%" PRIu32 " of %" PRIu32 " partitions wait)",
+        snprintf(ingest->problem, sizeof(ingest->problem), "%s (%" PRIu32 " of %" PRIu32 " partitions wait)",
                  first->why, n, ingest->n_streams);
 }
 
@@ -252,6 +253,8 @@ enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *strea
     /* Nothing to wait for as far as we know; the source says so again. */
     stream->at_end = stream->high >= 0 && stream->next >= stream->high;
     stream->seen = stream->next;
+    stream->idle_at = -1;
+    stream->transaction_ns = 0;
     stream->wait_ms = 0;
     ingest->n_stopped--;
     fr_log(stream->troubled ? FR_LOG_DEBUG : FR_LOG_INFO, "ingest", "reading",
@@ -268,6 +271,7 @@ void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const ch
     fr_held_forget(ingest, stream);
     stream->state = FR_STREAM_STOPPED;
     stream->at_end = false;
+    stream->transaction_ns = 0;
     stream->retry_ns = 0;
     ingest->n_stopped++;
     snprintf(ingest->problem, sizeof(ingest->problem), "%s/%" PRId32 ": %s", p->topic, p->partition, why);

@@ -90,7 +90,8 @@ enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_s
             return status;
     }
     if (at.status < 0)
-        return fr_err_set(err, at.status, "%s/%" PRId32 ": no offset by time: %s", p->topic, p->partition, at.why);
+        return fr_err_set(err, at.status == FR_E_NOT_FOUND ? FR_E_UNAVAILABLE : at.status,
+                          "%s/%" PRId32 ": no offset by time: %s", p->topic, p->partition, at.why);
     *end = at.status == FR_OK && at.offset < stream->high ? at.offset : stream->high;
     return FR_OK;
 }
@@ -142,4 +143,16 @@ enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
                    p->topic, p->partition, stream->next, stream->end);
     }
     return status;
+}
+
+void fr_ends_tell(const struct fr_ingest *ingest)
+{
+    for (uint32_t i = 0; i < ingest->n_streams; i++) {
+        const struct fr_stream *stream = &ingest->streams[i];
+        const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+        if (stream->fixed_end >= 0)
+            fr_log(FR_LOG_INFO, "ingest", "end_reached",
+                   "topic=%s partition=%" PRId32 " next=%" PRId64 " end=%" PRId64 " delivered=%" PRIu64, p->topic,
+                   p->partition, stream->next, stream->end, stream->delivered);
+    }
 }

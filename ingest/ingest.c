@@ -183,9 +183,27 @@ static int64_t lag_ms(const struct fr_ingest *ingest, bool at_end)
     return lag > 0 ? lag : 0;
 }
 
+static bool stands(const struct fr_ingest *ingest)
+{
+    uint32_t waiting = 0, others = 0;
+    for (uint32_t i = 0; i < ingest->n_streams; i++) {
+        const struct fr_stream *stream = &ingest->streams[i];
+        if (stream->state == FR_STREAM_DONE || !fr_stream_its_turn(ingest, stream))
+            continue;
+        bool waits = stream->state == FR_STREAM_STOPPED && stream->there != FR_OK;
+        if (waits && stream->there == FR_E_NOT_FOUND)
+            return true;
+        waiting += waits;
+        others += !waits;
+    }
+    return waiting > 0 && others == 0;
+}
+
 static void publish(struct fr_ingest *ingest)
 {
     struct fr_dead_counts dead = {0};
+    if (ingest->drained)
+        fr_transactions_look(ingest);
     ingest->sink.counts(ingest->sink.self, &dead);
     struct fr_ingest_status status = ingest->tally;
     status.dead_sent = dead.sent;
@@ -196,6 +214,7 @@ static void publish(struct fr_ingest *ingest)
     for (uint32_t i = 0; i < ingest->n_streams; i++)
         status.at_end &= ingest->streams[i].at_end && ingest->streams[i].n_held == 0;
     status.lag_ms = lag_ms(ingest, status.at_end);
+    status.stands = ingest->started && stands(ingest);
     status.connected = fr_is_connected(ingest, status.problem, sizeof(status.problem));
     if (status.connected) {
         status.problem[0] = 0;
@@ -204,6 +223,7 @@ static void publish(struct fr_ingest *ingest)
         else
             (void)ingest->sink.healthy(ingest->sink.self, status.problem, sizeof(status.problem));
     }
+    fr_transactions_status(ingest, &status);
     fr_ingest_malformed_status(ingest, &status);
     status.n_slots = ingest->conf->n_slots;
     status.unknown = *fr_decoder_unknown(ingest->polled->decoder);
@@ -237,6 +257,7 @@ static void publish(struct fr_ingest *ingest)
         high = high > stream->high ? high : stream->high;
         partitions[i].waits = stream->state == FR_STREAM_STOPPED && fr_stream_its_turn(ingest, stream);
         partitions[i].next_offset = stream->seen;
+        partitions[i].transaction_ms = fr_transaction_waited_ms(ingest, stream);
         partitions[i].high = high > stream->seen ? high : stream->seen;
     }
     memcpy(shared->status.present, ingest->present, status.n_slots * sizeof(*ingest->present));
@@ -441,6 +462,7 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
         }
     }
     enum fr_status status = feed->source.poll(feed->source.self, from, wait_ms, &event, err);
+    ingest->drained = status == FR_AGAIN;
     if (status != FR_OK)
         return status;
     FR_CHECK(feed->first + event.partition < ingest->n_streams);
@@ -481,6 +503,7 @@ static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err 
     uint64_t deadline_ns = fr_mono_ns(ingest->clock) + (uint64_t)wait_ms * 1000000u;
     enum fr_status status = FR_OK;
     bool worked = false;
+    ingest->drained = false;
     for (uint32_t i = 0; i < FR_STEP_RECORDS_MAX; i++) {
         status = fr_ingest_malformed_pauses(ingest, err);
         if (status == FR_AGAIN)

@@ -139,12 +139,16 @@ struct fr_stream {
     int64_t bytes;     /* of a file, when last asked */
     /* offset from which the source goes on: `next`, or further when only markers followed */
     int64_t seen;
-    int64_t touched; /* entry in the open batch; -1 none */
-    uint64_t lost;   /* records that on_loss skipped, for the next entry */
+    /* where the source said that nothing more can be read, and gave nothing since; -1: it did */
+    int64_t idle_at;
+    uint64_t transaction_ns; /* since when the log is longer than that; 0: it is not */
+    int64_t touched;         /* entry in the open batch; -1 none */
+    uint64_t lost;           /* records that on_loss skipped, for the next entry */
     uint64_t retry_ns;
-    uint32_t wait_ms;     /* before the next try; grows */
-    enum fr_status there; /* FR_OK as last checked; FR_E_UNAVAILABLE, FR_E_DENIED */
-    char why[160];        /* not */
+    uint32_t wait_ms; /* before the next try; grows */
+    /* FR_OK as last checked; FR_E_NOT_FOUND: its topic is gone; FR_E_UNAVAILABLE, FR_E_DENIED */
+    enum fr_status there;
+    char why[320]; /* not */
     /* `next` or `lost` changed without a record: the next batch needs an entry */
     bool moved;
     bool added; /* found on a topic that was read before: begins at its first record */
@@ -224,11 +228,12 @@ struct fr_ingest {
     bool withholding;  /* lockstep: the sink keeps letters until a record of the start is good */
     uint64_t *present; /* [n_slots] samples that carried a value */
     uint32_t unknown_told;
-    unsigned long long told_future_ns;
+    unsigned long long told_future_ns, told_transaction_ns;
+    bool drained; /* the last poll of the last turn gave nothing */
     int64_t last_timestamp_ms, started_ms;
     uint64_t discover_ns;
     uint32_t discover_ms;
-    char problem[256]; /* of streams that are stopped or troubled; empty: none */
+    char problem[FR_PROBLEM_MAX]; /* of streams that are stopped or troubled; empty: none */
     struct fr_ingest_shared shared;
 };
 
@@ -295,6 +300,8 @@ enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_s
 enum fr_status fr_ends_take_partition(struct fr_ingest *ingest, struct fr_stream *stream,
                                       struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+/* All are reached: says where, beside the ends that the run was given. */
+void fr_ends_tell(const struct fr_ingest *ingest);
 
 /* assembly.c */
 /* FR_AGAIN: no batch, no room, or the dead-letter sink is full; FR_EOF: a ring was closed. */
@@ -355,6 +362,16 @@ bool fr_held_next(struct fr_ingest *ingest, struct fr_stream **stream, struct fr
 /* The parts of the held record that is pending. */
 void fr_held_parts(const struct fr_ingest *ingest, struct fr_record_header *headers, struct fr_record_parts *out);
 void fr_held_release(struct fr_held_queue *held);
+
+/* transactions.c */
+/* The stream gave this event. */
+void fr_transaction_event(struct fr_stream *stream, const struct fr_source_event *event);
+/* Nothing came: which streams wait for a transaction? */
+void fr_transactions_look(struct fr_ingest *ingest);
+/* How long the stream's next record has waited for an open transaction; 0: it does not. */
+int64_t fr_transaction_waited_ms(const struct fr_ingest *ingest, const struct fr_stream *stream);
+/* Lag, the end, and the problem when there is no other; writes what is due to the log. */
+void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *status);
 
 /* letters.c */
 /* The pending record goes to the dead letters for `reason`. FR_AGAIN: no room. */

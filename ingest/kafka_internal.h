@@ -61,6 +61,7 @@ struct fr_kafka_source {
     uint32_t empty_polls;
     uint64_t heard_ns; /* when a broker last said something */
     bool committed_error_said, policies_told;
+    bool stable; /* the probe is asked for stable ends */
 };
 
 /* ---- kafka_questions.c ---- */

@@ -68,7 +68,10 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
     const struct fr_kafka_setting ours[] = {
         FR_INGEST_KAFKA_FIXED,
         {"group.id", group},
-        {"isolation.level", "read_committed"},
+        /* of the probe: where logs end does not depend on transactions */
+        {"isolation.level", probe && !source->stable ? "read_uncommitted" : "read_committed"},
+        /* a question says why a broker closed its connection; a stream lives through it */
+        {"log.connection.close", probe ? "true" : "false"},
         {"check.crcs", "true"},
         {"allow.auto.create.topics", "false"},
         {"fetch.wait.max.ms", "50"},
@@ -288,7 +291,8 @@ static int limit_ms(const struct fr_kafka_source *source, int first_ms)
 
 static void refuse(struct fr_source_answer *answer, rd_kafka_resp_err_t code)
 {
-    answer->status = fr_kafka_status(code);
+    bool unknown = code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+    answer->status = unknown ? FR_E_NOT_FOUND : fr_kafka_status(code);
     answer->why = rd_kafka_err2str(code);
 }
 
@@ -376,6 +380,10 @@ enum fr_status fr_ingest_kafka_offsets(void *self, int64_t when, struct fr_sourc
                                        struct fr_err *err)
 {
     struct fr_kafka_source *source = self;
+    bool stable = when == FR_SOURCE_STABLE;
+    if (stable != source->stable) /* isolation is a client's, not a question's */
+        fr_ingest_kafka_shut(source, &source->probe, &source->probe_topics);
+    source->stable = stable;
     enum fr_status status = fr_ingest_kafka_probe(source, err);
     if (status != FR_OK)
         return status;
@@ -383,7 +391,7 @@ enum fr_status fr_ingest_kafka_offsets(void *self, int64_t when, struct fr_sourc
         answers[i].status = FR_AGAIN;
     for (uint32_t topic = 0; topic < source->conf->ingest.n_topics; topic++)
         if (is_asked(source, answers, n, topic))
-            ask_topic(source, when, topic, answers, n);
+            ask_topic(source, stable ? FR_SOURCE_LATEST : when, topic, answers, n);
     rd_kafka_poll(source->probe, 0); /* error callbacks */
     return FR_OK;
 }

@@ -77,7 +77,9 @@ static enum fr_status check_range(struct fr_ingest *ingest, struct fr_stream *st
 struct look {
     struct fr_stream *stream;
     int64_t low;
-    int64_t at; /* first record of the start's time; -1: there is none, or none was asked for */
+    /* where `start` begins, a time or the stable end; -1: no record is so late, or none was asked
+     * for */
+    int64_t at;
 };
 
 static enum fr_status compare(struct fr_ingest *ingest, const struct look *look, const struct fr_source_answer *mark,
@@ -120,7 +122,17 @@ static void missing(struct fr_ingest *ingest, struct fr_stream *stream, const st
                     const char *what)
 {
     const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    stream->there = answer->status;
+    /* a broker that starts may not know its topics yet: the second look counts */
+    bool gone = answer->status == FR_E_NOT_FOUND && stream->wait_ms > 0;
+    stream->there = gone || answer->status != FR_E_NOT_FOUND ? answer->status : FR_E_UNAVAILABLE;
+    if (gone) {
+        snprintf(stream->why, sizeof(stream->why),
+                 "topic %.60s is gone (deleted?) and is looked for again: take it out of ingest.topics and restart, or "
+                 "make it again; a new log under its name is another one, which ends the service (exit 3) unless "
+                 "ingest.on_loss is earliest or latest",
+                 p->topic);
+        return;
+    }
     snprintf(stream->why, sizeof(stream->why), "%.60s/%" PRId32 ": no %s: %.60s", p->topic, p->partition, what,
              answer->why);
 }
@@ -144,7 +156,7 @@ static enum fr_status ask(struct fr_ingest *ingest, int64_t when, struct fr_sour
             look->low = answers[i].offset;
         else if (when == FR_SOURCE_LATEST)
             look->stream->high = answers[i].offset;
-        else
+        else /* a time, or STABLE */
             look->at = answers[i].status == FR_OK ? answers[i].offset : -1;
         looks[kept++] = *look;
     }
@@ -200,6 +212,13 @@ static enum fr_status judge(struct fr_ingest *ingest, const struct look *look, c
     return status;
 }
 
+/* Records of a transaction that is open are written before the start and take effect after it:
+ * `latest` does not pass over them. */
+static int64_t start_of(const struct fr_conf *conf)
+{
+    return conf->ingest.start == FR_START_TIME ? conf->ingest.start_ms : FR_SOURCE_STABLE;
+}
+
 enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
                                            struct fr_err *err)
 {
@@ -213,8 +232,8 @@ enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_s
     bool begins = false;
     for (uint32_t i = 0; i < n; i++)
         begins |= looks[i].stream->next < 0 && !looks[i].stream->added;
-    if (status == FR_OK && begins && ingest->conf->ingest.start == FR_START_TIME)
-        status = ask(ingest, ingest->conf->ingest.start_ms, answers, looks, &n, err);
+    if (status == FR_OK && begins && ingest->conf->ingest.start != FR_START_EARLIEST)
+        status = ask(ingest, start_of(ingest->conf), answers, looks, &n, err);
     if (status == FR_OK)
         status = ask_marks(ingest, answers, looks, n, err);
     for (uint32_t i = 0, asked = 0; status == FR_OK && i < n; i++) {

@@ -294,6 +294,65 @@ class Cases:
             assert "made anew" in log, log[-800:]
             assert found == [(200 + records, records, 0), (200, records, records)], found
 
+    def transaction(self, topic, partition, count):
+        """A producer in an open transaction that has written so many samples."""
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "transactional.id": f"{topic}-{partition}", "transaction.timeout.ms": 600000})
+        producer.init_transactions(PATIENCE)
+        producer.begin_transaction()
+        for _ in range(count):
+            producer.produce(topic, sample(self.made), partition=partition)
+            self.made += 1
+        assert producer.flush(PATIENCE) == 0
+        return producer
+
+    def an_open_transaction_is_waited_for_and_told(self):
+        """Live, and by a bounded run, which has to reach what was committed behind it, and an end that only the marker of an abort passes."""
+        self.create("opened", 2)
+        self.put("opened", 0, 100)
+        daemon = self.daemon("opened", "topic: opened, ready_lag: 1s")
+        wait_until(lambda: self.trained(daemon) == 100 and daemon.json("/healthz")["status"] == "ok", "100 samples, all well")
+        series = lambda name: float(re.search(name + r'\{[^}]*partition="0"[^}]*\} (\S+)\n', daemon.get("/metrics")[1]).group(1))
+        assert series("freshet_partition_transaction_seconds") == 0
+        first = self.transaction("opened", 0, 10)
+        self.put("opened", 0, 100)
+        code, text = wait_until(lambda: (lambda answer: answer if answer[0] == 503 else None)(daemon.get("/readyz")), "not ready while records wait")
+        assert "over ready_lag: opened/0: records from offset 100 to 209 wait for a producer's transaction, open for" in text and "find-hanging" in text, text
+        wait_until(lambda: "wait for a producer's transaction" in " ".join(daemon.json("/healthz")["reasons"]), "/healthz says it")
+        assert series("freshet_partition_transaction_seconds") >= 1 and series("freshet_partition_lag_records") == 110
+        status = daemon.json("/status")
+        assert status["ingest"]["lag_ms"] >= 1000 and not status["ingest"]["at_end"] and self.trained(daemon) == 100, status["ingest"]
+        assert daemon.log().count("event=transaction_open topic=opened partition=0 offset=100 high=210") == 1, daemon.log()[-2000:]
+        first.commit_transaction(PATIENCE)
+        wait_until(lambda: self.trained(daemon) == 210 and daemon.get("/readyz")[0] == 200 and daemon.json("/healthz")["status"] == "ok", "all of it, and all well")
+        assert series("freshet_partition_transaction_seconds") == 0
+        daemon.drain()
+
+        first, second = self.transaction("opened", 0, 10), self.transaction("opened", 1, 10)
+        self.put("opened", 0, 100)
+        daemon = self.daemon("opened", "topic: opened", ["--until", "end"])
+        wait_until(lambda: "2 partitions; brokers end it" in daemon.json("/readyz").get("reason", ""), "the bounded run says what it waits for")
+        assert daemon.running() and self.trained(daemon) == 210
+        first.commit_transaction(PATIENCE)
+        second.abort_transaction(PATIENCE)
+        daemon.expect_exit(0)
+        ends = re.findall(r"event=end_(\w+) topic=opened partition=(\d) next=(\d+) end=(\d+)", daemon.log())
+        assert ends == [("fixed", "0", "211", "321"), ("fixed", "1", "0", "10"), ("reached", "0", "321", "321"), ("reached", "1", "10", "10")], ends
+        positions, samples = self.positions("opened")
+        assert samples == 320 and positions["opened", 0]["offset"] == 321, (samples, positions)
+
+    def a_deleted_topic_is_told_and_one_made_anew_stops(self):
+        self.create("vanished", 1)
+        self.put("vanished", 0, 100)
+        daemon = self.daemon("vanished", "topic: vanished")
+        wait_until(lambda: self.trained(daemon) == 100 and daemon.get("/readyz")[0] == 200, "100 samples")
+        self.delete("vanished")
+        code, text = wait_until(lambda: (lambda answer: answer if answer[0] == 503 and "is gone" in answer[1] else None)(daemon.get("/readyz")), "not ready without its topic")
+        assert "topic vanished is gone (deleted?)" in text and "take it out of ingest.topics" in text and "1 of 1 partitions wait" in text, text
+        assert "topic vanished is gone" in " ".join(daemon.json("/healthz")["reasons"]) and daemon.get("/healthz")[0] == 200
+        self.create("vanished", 1)
+        daemon.expect_exit(3)
+        assert "100 records are missing at its end (truncated, or the topic was made anew)" in daemon.log(), daemon.log()[-2000:]
+
     def a_right_taken_away_is_waited_for(self):
         """self.kafka asks for a login; the tests' own clients may do everything."""
         login = dict(line.split("=", 1) for line in pathlib.Path(self.kafka.more["properties"]).read_text().splitlines())
@@ -385,7 +444,8 @@ def main():
         for case in (cases.several_topics_one_of_them_altered_while_running, cases.a_run_begins_and_ends_at_a_time, cases.files_come_first_and_a_kill_costs_nothing,
                      cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run,
                      cases.a_range_is_passed_over_and_a_kill_costs_nothing, cases.in_lockstep_a_range_passed_over_was_never_there, cases.retention_is_a_loss_by_policy,
-                     cases.a_topic_made_anew_is_a_loss_by_policy, cases.a_wrong_format_takes_nothing_from_the_stream,
+                     cases.a_topic_made_anew_is_a_loss_by_policy, cases.an_open_transaction_is_waited_for_and_told,
+                     cases.a_deleted_topic_is_told_and_one_made_anew_stops, cases.a_wrong_format_takes_nothing_from_the_stream,
                      cases.a_batch_that_inflates_is_in_memory_once):
             if not wanted or case.__name__ in wanted:
                 begin = time.monotonic()

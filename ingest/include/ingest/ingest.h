@@ -136,6 +136,8 @@ struct fr_ingest_partition {
     int64_t next_offset; /* next to poll; -1: not known yet */
     bool waits;          /* cannot be read now, and is looked at again */
     int64_t high;        /* end of the log as last seen; -1 unknown */
+    /* how long its next record has waited for a producer's open transaction; 0: it does not */
+    int64_t transaction_ms;
 };
 
 /* A malformed record. */
@@ -171,10 +173,13 @@ struct fr_ingest_status {
     uint64_t record_bytes; /* memory of batches for their records' bytes (letters.c) */
     uint64_t ring_full_ns; /* time spent with a full ring */
     /* Wall time minus Kafka timestamp of the last record delivered (files: event time); 0 at the
-     * end of every partition. */
+     * end of every partition; where only an open transaction keeps records back, how long it
+     * has. */
     int64_t lag_ms;
-    bool at_end; /* every partition read to its end */
+    bool at_end; /* every partition is read to its end, none waits for a transaction */
     bool connected;
+    /* no partition or file whose turn it is can be read, or a topic is gone */
+    bool stands;
     char problem[FR_PROBLEM_MAX];
 };
 void fr_ingest_get_status(struct fr_ingest *ingest, struct fr_ingest_status *out);

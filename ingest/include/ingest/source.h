@@ -17,15 +17,18 @@ struct fr_source_partition {
 
 /* What a source answers of a partition. */
 struct fr_source_answer {
-    uint32_t partition;    /* index in the layout */
-    enum fr_status status; /* FR_EOF: there is none; FR_E_UNAVAILABLE, FR_E_DENIED: not known */
-    const char *why;       /* of those two; static */
+    uint32_t partition; /* index in the layout */
+    /* FR_EOF: there is none; FR_E_NOT_FOUND: nor the topic; FR_E_UNAVAILABLE, FR_E_DENIED: not
+     * known */
+    enum fr_status status;
+    const char *why; /* of the last three; static */
     int64_t offset;
     int64_t timestamp_ms; /* of the record there, and of its value */
     uint32_t crc32c;
 };
 
-enum { FR_SOURCE_LATEST = -1, FR_SOURCE_EARLIEST = -2 }; /* in place of a time */
+/* In place of a time. STABLE is where the first open transaction begins, or else LATEST. */
+enum { FR_SOURCE_LATEST = -1, FR_SOURCE_EARLIEST = -2, FR_SOURCE_STABLE = -3 };
 
 struct fr_source_layout {
     char cluster_id[FR_CLUSTER_ID_MAX]; /* empty: the broker did not say */
@@ -74,8 +77,9 @@ struct fr_source {
      * FR_E_DENIED. */
     enum fr_status (*discover)(void *self, struct fr_source_layout *out, struct fr_err *err);
     /* Of n partitions at once: the first offset of the log (EARLIEST), the one after its last
-     * stable record (LATEST), or that of the first record whose timestamp is `when` or later
-     * (FR_EOF: there is none so late). Each answer has a status of its own. FR_E_UNAVAILABLE:
+     * record, in an open transaction or not (LATEST), the one after the last record that can be
+     * read (STABLE), or that of the first record whose timestamp is `when` or later (FR_EOF: there
+     * is none so late). Each answer has a status of its own. FR_E_UNAVAILABLE:
      * nothing can be asked. */
     enum fr_status (*offsets)(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
                               struct fr_err *err);

@@ -30,6 +30,8 @@ struct log_partition {
     int64_t begun;     /* offset asked last; -1: not read */
     uint32_t next;     /* index of the next record to give */
     bool end_told, reset_told, gone, denied;
+    bool absent;       /* with `gone`: its topic */
+    int64_t open_from; /* first offset of an open transaction; 0: there is none */
 };
 
 struct fake_log {
@@ -144,6 +146,11 @@ static inline int64_t log_offset_at(const struct log_partition *p, int64_t times
     return -1;
 }
 
+static inline int64_t stable_end(const struct log_partition *p)
+{
+    return p->open_from ? p->open_from : p->high;
+}
+
 static inline enum fr_status log_offsets(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
                                          struct fr_err *err)
 {
@@ -156,8 +163,10 @@ static inline enum fr_status log_offsets(void *self, int64_t when, struct fr_sou
         answers[i].why = p->gone ? "no leader" : "no right to describe";
         answers[i].offset = when == FR_SOURCE_EARLIEST ? p->low
                             : when == FR_SOURCE_LATEST ? p->high
+                            : when == FR_SOURCE_STABLE ? stable_end(p)
                                                        : log_offset_at(p, when);
-        answers[i].status = p->gone                 ? FR_E_UNAVAILABLE
+        answers[i].status = p->absent               ? FR_E_NOT_FOUND
+                            : p->gone               ? FR_E_UNAVAILABLE
                             : p->denied             ? FR_E_DENIED
                             : answers[i].offset < 0 ? FR_EOF
                                                     : FR_OK;
@@ -253,15 +262,15 @@ static inline bool log_poll_one(struct fake_log *log, uint32_t partition, struct
     }
     if (p->reset_told)
         return false;
-    if (p->next < p->available) {
+    if (p->next < p->available && p->records[p->next].offset < stable_end(p)) {
         log_give(log, partition, &p->records[p->next++], out);
         return true;
     }
-    if (p->available < p->n || p->end_told)
+    if ((p->available < p->n && !p->open_from) || p->end_told)
         return false;
     p->end_told = true;
     out->kind = FR_SOURCE_END;
-    out->offset = p->high;
+    out->offset = stable_end(p);
     return true;
 }
 

@@ -1,0 +1,114 @@
+/* Records that wait for a transaction: a producer's that is open. Committed records after its first
+ * one are not given either (read_committed), so the stream stands still although brokers answer and
+ * all that can be read is read. Brokers end such a transaction themselves after the producer's
+ * transaction.timeout.ms, if they know that it exists (a hanging one, KIP-664, they do not).
+ *
+ * What is seen of it: the source said that the stream is at its end (the last stable offset), gave
+ * nothing since, and the log is longer than that. For an instant this is so of new records on their
+ * way, too, so it counts after FR_TRANSACTION_MS. Lag and series count from then on; log, problem
+ * and readiness speak of it after `ready_lag`, because short transactions are how some producers
+ * live; a bounded run, whose end lies after the transaction, speaks at once.
+ *
+ * Owner: ingest thread. It asks nobody, and changes nothing about what is read. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/log.h"
+
+enum { FR_TRANSACTION_MS = 1000 };
+#define TELL_NS UINT64_C(60000000000) /* between two lines in the log */
+
+void fr_transaction_event(struct fr_stream *stream, const struct fr_source_event *event)
+{
+    stream->idle_at = event->kind == FR_SOURCE_END ? event->offset : -1;
+    stream->transaction_ns = 0;
+}
+
+/* How long it has waited; 0: it does not. */
+static int64_t waited_ms(const struct fr_stream *stream, uint64_t now_ns)
+{
+    int64_t ms = stream->transaction_ns ? (int64_t)((now_ns - stream->transaction_ns) / 1000000) : 0;
+    return ms >= FR_TRANSACTION_MS ? ms : 0;
+}
+
+static bool waits(const struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    const struct fr_source *source = &stream->feed->source;
+    bool reads = stream->state == FR_STREAM_READING && source->high && stream->idle_at >= 0;
+    if (!reads || (stream->end >= 0 && stream->idle_at >= stream->end))
+        return false;
+    /* in lockstep only the partition whose turn it is was polled */
+    return (!ingest->lockstep || stream == &ingest->streams[ingest->round_stream]) &&
+           source->high(source->self, stream->partition) > stream->idle_at;
+}
+
+void fr_transactions_look(struct fr_ingest *ingest)
+{
+    uint64_t now_ns = fr_mono_ns(ingest->clock);
+    for (uint32_t i = 0; i < ingest->n_streams; i++) {
+        struct fr_stream *stream = &ingest->streams[i];
+        if (!waits(ingest, stream))
+            stream->transaction_ns = 0;
+        else if (!stream->transaction_ns)
+            stream->transaction_ns = now_ns;
+    }
+}
+
+int64_t fr_transaction_waited_ms(const struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    return waited_ms(stream, fr_mono_ns(ingest->clock));
+}
+
+static void tell(struct fr_ingest *ingest, const struct fr_stream *stream, uint32_t n, int64_t ms, uint64_t now_ns)
+{
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    const struct fr_source *source = &stream->feed->source;
+    if (fr_log_due(&ingest->told_transaction_ns, now_ns, TELL_NS))
+        fr_log(FR_LOG_WARN, "ingest", "transaction_open",
+               "topic=%s partition=%" PRId32 " offset=%" PRId64 " high=%" PRId64 " end=%" PRId64 " seconds=%" PRId64
+               " partitions=%" PRIu32
+               " note=\"records from this offset on wait for a producer's open transaction; brokers end it after its "
+               "transaction.timeout.ms, and kafka-transactions.sh find-hanging shows one that they do not end\"",
+               p->topic, p->partition, stream->idle_at, source->high(source->self, stream->partition), stream->end,
+               ms / 1000, n);
+}
+
+void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *status)
+{
+    uint64_t now_ns = fr_mono_ns(ingest->clock);
+    int64_t patience_ms = ingest->until_end ? FR_TRANSACTION_MS : ingest->conf->ingest.ready_lag_ms, longest_ms = 0;
+    const struct fr_stream *longest = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ingest->n_streams; i++) {
+        int64_t ms = waited_ms(&ingest->streams[i], now_ns);
+        n += ms > 0;
+        if (ms > longest_ms) {
+            longest_ms = ms;
+            longest = &ingest->streams[i];
+        }
+    }
+    if (!longest)
+        return;
+    if (status->at_end)
+        status->lag_ms = longest_ms;
+    status->at_end = false;
+    if (longest_ms < patience_ms)
+        return;
+    tell(ingest, longest, n, longest_ms, now_ns);
+    if (status->problem[0])
+        return;
+    const struct fr_partition_position *p = fr_stream_position(ingest, longest);
+    const struct fr_source *source = &longest->feed->source;
+    int64_t high = source->high(source->self, longest->partition);
+    char more[32] = "";
+    if (n > 1)
+        snprintf(more, sizeof(more), ", %" PRIu32 " partitions", n);
+    snprintf(status->problem, sizeof(status->problem),
+             "%.100s/%" PRId32 ": records from offset %" PRId64 " to %" PRId64
+             " wait for a producer's transaction, open for %" PRId64
+             " s or more%s; brokers end it after its transaction.timeout.ms, and kafka-transactions.sh find-hanging "
+             "shows one that they do not end",
+             p->topic, p->partition, longest->idle_at, high - 1, longest_ms / 1000, more);
+}
