@@ -17,6 +17,11 @@ static uint64_t clock_ns(clockid_t id)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t fr_clock_boot_ns(void)
+{
+    return clock_ns(CLOCK_BOOTTIME);
+}
+
 uint64_t fr_clock_process_ns(void)
 {
     return clock_ns(CLOCK_PROCESS_CPUTIME_ID);

@@ -468,6 +468,12 @@ enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *str
         fr_stream_stop(ingest, stream, event->text);
         stream->retry_ns = fr_mono_ns(ingest->clock) + (uint64_t)FR_RECHECK_MS * 1000000u;
         break;
+    case FR_SOURCE_MOVED:
+        fr_stream_renew(ingest, stream);
+        break;
+    case FR_SOURCE_GAP:
+    case FR_SOURCE_CONNECTED:
+        break; /* of no stream */
     }
     fr_stream_release(stream, event);
     return FR_OK;

@@ -45,6 +45,8 @@ static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, con
         .item = p.item,
         .delivered = p.delivered,
         .mark = {p.fingerprint_offset, p.fingerprint_timestamp_ms, p.fingerprint_crc32c},
+        .anchor = {.offset = -1},
+        .unverified = -1,
         .end = -1,
         .high = -1,
         .seen = p.offset,

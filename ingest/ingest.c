@@ -352,7 +352,7 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
             ingest->lockstep && ingest->conf->ingest.malformed_max < 1.0f && ingest->sink.withhold != NULL;
         if (ingest->withholding)
             ingest->sink.withhold(ingest->sink.self, true);
-        ingest->discover_ns = fr_mono_ns(ingest->clock);
+        ingest->discover_ns = ingest->looked_ns = fr_mono_ns(ingest->clock);
         ingest->started = true;
     }
     publish(ingest);
@@ -465,6 +465,8 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
     ingest->drained = status == FR_AGAIN;
     if (status != FR_OK)
         return status;
+    if (event.kind == FR_SOURCE_GAP || event.kind == FR_SOURCE_CONNECTED)
+        return fr_streams_identify(ingest, event.kind == FR_SOURCE_CONNECTED, err);
     FR_CHECK(feed->first + event.partition < ingest->n_streams);
     return take_event(ingest, &ingest->streams[feed->first + event.partition], &event, err);
 }
@@ -560,7 +562,11 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
         return fr_err_set(err, FR_E_STATE, "ingest: a step before the start");
     pass_commit(ingest, false);
     fr_clocks_look(ingest);
+    if (ingest->polled->source.rest)
+        ingest->polled->source.rest(ingest->polled->source.self);
     enum fr_status status = look_for_partitions(ingest, err);
+    if (status == FR_OK)
+        status = fr_streams_look(ingest, err);
     if (status == FR_OK && ingest->n_stopped)
         status = fr_streams_revive(ingest, err);
     if (status == FR_OK)

@@ -24,6 +24,8 @@ enum {
     FR_DISCOVER_MS_MIN = 100,
     /* between two commits of the group, which lag tools look at; the last is written at once */
     FR_COMMIT_MS = 1000,
+    /* between two looks at what was delivered, while nothing else asks for one */
+    FR_LOOK_MS = 60000,
 };
 
 struct fr_mark {    /* the last delivered record of a partition */
@@ -132,6 +134,8 @@ struct fr_stream {
     uint32_t item;         /* items of the record at `next` that are in batches */
     uint64_t delivered;    /* records, in this history */
     struct fr_mark mark;
+    struct fr_mark anchor; /* the mark as of the last check that it passed */
+    int64_t unverified;    /* offset of a mark that was said to be gone; -1: none */
     int64_t from;      /* offset to begin at: `next`, or that of the mark */
     int64_t end;       /* --until end, lockstep: first offset not read; -1: none */
     int64_t fixed_end; /* what the fixed ends of the run say; -1: they do not name it */
@@ -231,7 +235,7 @@ struct fr_ingest {
     unsigned long long told_future_ns, told_transaction_ns;
     bool drained; /* the last poll of the last turn gave nothing */
     int64_t last_timestamp_ms, started_ms;
-    uint64_t discover_ns;
+    uint64_t discover_ns, looked_ns;
     uint32_t discover_ms;
     char problem[FR_PROBLEM_MAX]; /* of streams that are stopped or troubled; empty: none */
     struct fr_ingest_shared shared;
@@ -285,6 +289,20 @@ void fr_stream_recovered(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Of topics' partitions, for their feed (partitions.c). */
 enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
                                            struct fr_err *err) FR_MUST_CHECK;
+
+/* Likewise while they are read; of those that must begin again `next` was changed. `anchored`: at
+ * the anchors in place of the marks. */
+enum fr_status fr_streams_look_at_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
+                                             bool anchored, struct fr_err *err) FR_MUST_CHECK;
+
+/* identity.c */
+/* Contact was lost, and nothing may take effect before the log is known to be the same: asks about
+ * all partitions that are read. `again`: what was fetched is dropped. */
+enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct fr_err *err) FR_MUST_CHECK;
+/* Reading goes on after the next check. */
+void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream);
+/* The minute's look. */
+enum fr_status fr_streams_look(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* skips.c */
 /* Takes over the ranges asked for; or FR_E_INVALID: one names what is not read; FR_E_MISMATCH: one

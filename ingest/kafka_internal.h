@@ -5,6 +5,7 @@
 #include "conf/conf.h"
 #include "ingest/source.h"
 #include "kafka/kafka.h"
+#include "kafka/contact.h"
 
 /* What a client's own threads and callbacks say. Written by rd_kafka_poll's caller. */
 struct fr_ingest_health {
@@ -36,6 +37,7 @@ enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafk
 struct fr_kafka_partition {
     uint32_t topic; /* in conf->ingest.topics */
     int32_t leader; /* as last asked; -1: none */
+    int32_t broker; /* that gave its last record since it was begun; -1: none did */
     bool reading;
 };
 
@@ -59,7 +61,11 @@ struct fr_kafka_source {
     struct fr_source_partition *names;
     struct fr_kafka_partition *partitions;
     uint32_t empty_polls;
-    uint64_t heard_ns; /* when a broker last said something */
+    uint64_t heard_ns;                /* when a broker last said something */
+    struct fr_kafka_contact *contact; /* of the reader */
+    struct fr_kafka_contact_count answered;
+    uint64_t polled_ns; /* on fr_clock_boot_ns: when the reader was last looked at */
+    bool gap, dropped;  /* contact was lost: ask again; and a record was not given */
     bool committed_error_said, policies_told;
     bool stable; /* the probe is asked for stable ends */
 };
@@ -71,6 +77,13 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
                                        rd_kafka_topic_t ***topics, struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_kafka_shut(struct fr_kafka_source *source, rd_kafka_t **client, rd_kafka_topic_t ***topics);
 enum fr_status fr_ingest_kafka_probe(struct fr_kafka_source *source, struct fr_err *err) FR_MUST_CHECK;
+/* ---- kafka_policies.c ---- */
+
+/* Of the table of a source. */
+enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err) FR_MUST_CHECK;
+
+/* ---- kafka_questions.c ---- */
+
 /* Number in the layout of the partition that a message is of; false: none of ours. */
 bool fr_ingest_kafka_index(const rd_kafka_message_t *message, uint32_t *index);
 /* Of the table of a source. */

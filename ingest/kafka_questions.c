@@ -41,7 +41,6 @@ enum {
     PARTITION_SHARE = 256,
     PARTITION_BYTES = 1048576, /* librdkafka's own default */
     PARTITION_BYTES_MIN = 65536,
-    BATCH_SHARE = 2, /* a batch that inflates to more than this part of memory_limit is warned of */
 };
 
 static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
@@ -84,10 +83,14 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
     };
     const struct fr_kafka_setting one_record[] = {
         {"fetch.message.max.bytes", "65536"}, {"queued.max.messages.kbytes", "1024"}, {NULL, NULL}};
+    if (!probe && !source->report && !source->contact)
+        source->contact = fr_kafka_contact_new(fr_kafka_contact_now());
+    struct fr_kafka_listener listener = fr_kafka_contact_listener(source->contact);
     struct fr_kafka_options options = {.type = RD_KAFKA_CONSUMER,
                                        .ours = ours,
                                        .required = probe ? one_record : NULL,
                                        .opaque = &source->health,
+                                       .listener = probe || source->report ? NULL : &listener,
                                        .report = source->report};
     rd_kafka_t *client;
     enum fr_status status = fr_ingest_kafka_client(source->conf, options, &client, err);
@@ -101,6 +104,8 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
         (*topics)[i] = rd_kafka_topic_new(client, source->conf->ingest.topics[i], topic);
         FR_CHECK((*topics)[i]);
     }
+    if (!probe)
+        fr_kafka_contact_begin(source->contact, client);
     *out = client;
     return FR_OK;
 }
@@ -179,86 +184,6 @@ static enum fr_status discover_topic(struct fr_kafka_source *source, uint32_t to
     return FR_OK;
 }
 
-/* ---- what a batch may inflate to ---- */
-
-/* How many bytes of records a byte of a batch may hold, as the topic's compression.type bounds it:
- * `uncompressed` makes brokers store, and measure, what the producer compressed; any other makes
- * them store their own compression of whatever it inflates to. librdkafka inflates gzip (and lz4)
- * without a bound, zstd up to receive.message.max.bytes. */
-static uint64_t inflation(const char *compression)
-{
-    static const struct {
-        const char *type;
-        uint64_t most;
-    } types[] = {{"uncompressed", 1}, {"snappy", 22}, {"lz4", 255}, {"zstd", 100}};
-    for (size_t i = 0; i < FR_ARRAY_LEN(types); i++)
-        if (strcmp(compression, types[i].type) == 0)
-            return types[i].most;
-    return 1032; /* gzip, or what the producer likes */
-}
-
-static void tell_policy(const struct fr_kafka_source *source, const rd_kafka_ConfigResource_t *resource)
-{
-    size_t n = 0;
-    const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resource, &n);
-    const char *compression = "producer";
-    uint64_t bytes = 0, limit = source->conf->memory_limit;
-    for (size_t i = 0; i < n; i++) {
-        const char *name = rd_kafka_ConfigEntry_name(entries[i]), *value = rd_kafka_ConfigEntry_value(entries[i]);
-        if (value && strcmp(name, "max.message.bytes") == 0)
-            bytes = strtoull(value, NULL, 10);
-        if (value && strcmp(name, "compression.type") == 0)
-            compression = value;
-    }
-    uint64_t inflated = bytes * inflation(compression);
-    if (bytes == 0)
-        return;
-    fr_log(inflated > limit / BATCH_SHARE ? FR_LOG_WARN : FR_LOG_INFO, "ingest", "batch_bound",
-           "topic=%s max.message.bytes=%" PRIu64 " compression.type=%s inflates_to=%" PRIu64 " memory_limit=%" PRIu64
-           " note=\"%s\"",
-           rd_kafka_ConfigResource_name(resource), bytes, compression, inflated, limit,
-           inflated > limit / BATCH_SHARE
-               ? "one batch may take that much memory beyond memory_limit while it is read: set "
-                 "compression.type=uncompressed on the topic, so that brokers refuse what is larger than "
-                 "max.message.bytes, or a smaller max.message.bytes; else its producers have to be trusted"
-               : "what one batch may take while it is read");
-}
-
-/* Once a start: what a batch of each topic may come to. Not all brokers tell. */
-static void tell_policies(struct fr_kafka_source *source)
-{
-    uint32_t n_topics = source->conf->ingest.n_topics;
-    struct fr_kafka_topic found = {0};
-    source->policies_told = true;
-    if (fr_kafka_topic_ask(source->probe, source->conf->ingest.topics[0], false, METADATA_MS, &found) !=
-            RD_KAFKA_RESP_ERR_NO_ERROR ||
-        !found.administrable)
-        return;
-    rd_kafka_ConfigResource_t **resources = fr_alloc(n_topics, sizeof(rd_kafka_ConfigResource_t *));
-    for (uint32_t i = 0; i < n_topics; i++)
-        resources[i] = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, source->conf->ingest.topics[i]);
-    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(source->probe, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(source->probe);
-    rd_kafka_DescribeConfigs(source->probe, resources, n_topics, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, FR_KAFKA_ADMIN_MS + 1000);
-    size_t n = 0;
-    const rd_kafka_ConfigResource_t **answers =
-        event && !rd_kafka_event_error(event)
-            ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &n)
-            : NULL;
-    for (size_t i = 0; i < n; i++)
-        if (!rd_kafka_ConfigResource_error(answers[i]))
-            tell_policy(source, answers[i]);
-    if (n == 0)
-        fr_log(FR_LOG_INFO, "ingest", "batch_bound", "note=\"the brokers do not tell what a batch may hold\"");
-    if (event)
-        rd_kafka_event_destroy(event);
-    rd_kafka_queue_destroy(queue);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_ConfigResource_destroy_array(resources, n_topics);
-    free(resources);
-}
-
 enum fr_status fr_ingest_kafka_discover(void *self, struct fr_source_layout *out, struct fr_err *err)
 {
     struct fr_kafka_source *source = self;
@@ -277,9 +202,9 @@ enum fr_status fr_ingest_kafka_discover(void *self, struct fr_source_layout *out
     out->n_partitions = source->n_partitions;
     out->partitions = source->names;
     if (!source->reader && !source->policies_told)
-        tell_policies(source);
+        status = fr_ingest_kafka_policies(source, err);
     source->health = (struct fr_ingest_health){0};
-    return FR_OK;
+    return status;
 }
 
 /* ---- offsets ---- */

@@ -27,6 +27,9 @@ enum {
     LOOK_EVERY = 20,       /* empty polls between two of them */
     SILENT_MS = 3000,      /* nothing was heard for so long: is anybody there? */
     ANSWER_MS = 2000,      /* and the answer may take so long */
+    /* Questions about all partitions have time limits that add up to less: when they took longer,
+     * the process stood still meanwhile, and they are asked again. */
+    CHECK_MS = 10000,
 };
 
 /* ---- the stream ---- */
@@ -35,6 +38,9 @@ static void checked(void *self)
 {
     struct fr_kafka_source *source = self;
     fr_ingest_kafka_shut(source, &source->probe, &source->probe_topics);
+    uint64_t now = fr_clock_boot_ns();
+    if (now - source->polled_ns < (uint64_t)CHECK_MS * 1000000)
+        source->polled_ns = now;
 }
 
 static void heard(struct fr_kafka_source *source)
@@ -52,6 +58,7 @@ static enum fr_status begin(void *self, uint32_t index, int64_t offset, struct f
             return status;
         source->queue = source->per_partition ? NULL : rd_kafka_queue_new(source->reader);
         source->commits = rd_kafka_queue_new(source->reader);
+        source->polled_ns = fr_clock_boot_ns();
         heard(source);
     }
     rd_kafka_topic_t *topic = source->reader_topics[source->partitions[index].topic];
@@ -61,6 +68,7 @@ static enum fr_status begin(void *self, uint32_t index, int64_t offset, struct f
         return fr_err_set(err, FR_E_UNAVAILABLE, "%s/%" PRId32 ": reading from %" PRId64 ": %s", name->topic,
                           name->partition, offset, rd_kafka_err2str(rd_kafka_last_error()));
     source->partitions[index].reading = true;
+    source->partitions[index].broker = -1;
     /* from before the check that let this begin */
     source->health.topic_gone = source->health.topic_denied = false;
     return FR_OK;
@@ -187,16 +195,61 @@ static void drain_commits(struct fr_kafka_source *source, int wait_ms)
     }
 }
 
+/* ---- contact ---- */
+
+/* Whether contact was lost since that was last answered for, while we waited or were stopped. */
+static bool lost_contact(struct fr_kafka_source *source, int wait_ms)
+{
+    uint64_t now = fr_clock_boot_ns(), before = source->polled_ns;
+    struct fr_kafka_contact_count count = fr_kafka_contact_count(source->contact);
+    source->polled_ns = now;
+    source->gap |= now - before > (uint64_t)(wait_ms + FR_KAFKA_CONTACT_SILENCE_MS) * 1000000 ||
+                   count.gaps != source->answered.gaps || count.connections != source->answered.connections;
+    return source->gap;
+}
+
+static void rest(void *self)
+{
+    struct fr_kafka_source *source = self;
+    if (source->reader)
+        (void)lost_contact(source, 0);
+}
+
+/* What comes over another connection may be of a log that an election cut below what was fetched
+ * before: that is dropped. */
+static enum fr_status take_gap(struct fr_kafka_source *source, struct fr_source_event *out)
+{
+    struct fr_kafka_contact_count count = fr_kafka_contact_count(source->contact);
+    bool drop = source->dropped || count.connections != source->answered.connections;
+    *out = (struct fr_source_event){.kind = drop ? FR_SOURCE_CONNECTED : FR_SOURCE_GAP};
+    source->answered = count;
+    source->gap = source->dropped = false;
+    return FR_OK;
+}
+
+static bool is_moved(struct fr_kafka_source *source, const rd_kafka_message_t *message, uint32_t index)
+{
+    struct fr_kafka_partition *partition = &source->partitions[index];
+    int32_t broker = rd_kafka_message_broker_id(message);
+    bool moved = partition->broker >= 0 && broker >= 0 && broker != partition->broker;
+    if (partition->broker < 0)
+        partition->broker = broker;
+    return moved;
+}
+
 static enum fr_status poll_event(void *self, int64_t index, int wait_ms, struct fr_source_event *out,
                                  struct fr_err *err)
 {
     struct fr_kafka_source *source = self;
     (void)err;
     FR_CHECK(source->reader && (index < 0) == (source->queue != NULL));
+    if (lost_contact(source, 0))
+        return take_gap(source, out);
     rd_kafka_message_t *message = source->queue
                                       ? rd_kafka_consume_queue(source->queue, wait_ms)
                                       : rd_kafka_consume(source->reader_topics[source->partitions[index].topic],
                                                          source->names[index].partition, wait_ms);
+    bool lost = lost_contact(source, wait_ms);
     if (!message) {
         rd_kafka_poll(source->reader, 0); /* error callbacks */
         drain_commits(source, 0);
@@ -206,6 +259,17 @@ static enum fr_status poll_event(void *self, int64_t index, int wait_ms, struct 
     uint32_t at;
     enum fr_status status = FR_AGAIN;
     bool ours = fr_ingest_kafka_index(message, &at);
+    source->dropped |= lost && ours && source->partitions[at].reading;
+    if (ours && lost) {
+        rd_kafka_message_destroy(message);
+        return FR_AGAIN;
+    }
+    if (ours && message->err == RD_KAFKA_RESP_ERR_NO_ERROR && source->partitions[at].reading &&
+        is_moved(source, message, at)) {
+        *out = (struct fr_source_event){.kind = FR_SOURCE_MOVED, .partition = at};
+        rd_kafka_message_destroy(message);
+        return FR_OK;
+    }
     if (ours && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         take_message(message, at, out);
         source->health.down = false;
@@ -307,6 +371,7 @@ static void kafka_source_free(struct fr_kafka_source *source)
     free(source->order);
     free(source->names);
     free(source->partitions);
+    fr_kafka_contact_free(source->contact);
     free(source);
 }
 
@@ -352,10 +417,12 @@ enum fr_status fr_ingest_kafka_source(const struct fr_conf *conf, bool per_parti
         .discover = fr_ingest_kafka_discover,
         .offsets = fr_ingest_kafka_offsets,
         .marks = fr_ingest_kafka_marks,
+        .policies = fr_ingest_kafka_policies,
         .checked = checked,
         .begin = begin,
         .halt = halt,
         .poll = poll_event,
+        .rest = rest,
         .release = release,
         .headers = headers,
         .commit = commit,

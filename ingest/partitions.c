@@ -4,8 +4,9 @@
  * The position must lie in [low, high] and the record that was delivered last must have the
  * timestamp and CRC32C that were noted (the fingerprint): same name and a plausible offset do not
  * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
- * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start
- * and whenever reading a partition broke. Losses and a log made anew go by `on_loss`; another
+ * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start,
+ * whenever reading a partition broke, and while it is read (identity.c). A partition that begins
+ * behind records which it did not deliver takes the fingerprint of the last of these. Losses and a log made anew go by `on_loss`; another
  * cluster always stops. All partitions are asked for together, and each is judged by itself: one
  * that cannot be asked waits alone.
  *
@@ -80,30 +81,48 @@ struct look {
     /* where `start` begins, a time or the stable end; -1: no record is so late, or none was asked
      * for */
     int64_t at;
+    bool reading, anchored;
 };
+
+static struct fr_mark mark_of(const struct look *look)
+{
+    return look->anchored ? look->stream->anchor : look->stream->mark;
+}
+
+/* The record is gone while its offset still lies inside the log. Said once of each; that of an
+ * anchor was delivered a while ago. */
+static void tell_unverified(struct fr_ingest *ingest, const struct look *look)
+{
+    struct fr_stream *stream = look->stream;
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    if (look->anchored || stream->unverified == stream->mark.offset)
+        return;
+    stream->unverified = stream->mark.offset;
+    fr_log(FR_LOG_WARN, "ingest", "unverified",
+           "topic=%s partition=%" PRId32 " offset=%" PRId64
+           " reason=\"the last delivered record is no longer in the log\"",
+           p->topic, p->partition, stream->mark.offset);
+}
 
 static enum fr_status compare(struct fr_ingest *ingest, const struct look *look, const struct fr_source_answer *mark,
                               struct fr_err *err)
 {
     struct fr_stream *stream = look->stream;
     const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    struct fr_mark noted = mark_of(look);
     if (mark->status == FR_EOF) {
-        fr_log(FR_LOG_WARN, "ingest", "unverified",
-               "topic=%s partition=%" PRId32 " offset=%" PRId64
-               " reason=\"the last delivered record is no longer in the log\"",
-               p->topic, p->partition, stream->mark.offset);
+        tell_unverified(ingest, look);
         return FR_OK;
     }
-    if (mark->crc32c == stream->mark.crc32c && mark->timestamp_ms == stream->mark.timestamp_ms)
+    if (mark->crc32c == noted.crc32c && mark->timestamp_ms == noted.timestamp_ms)
         return FR_OK;
-    (void)fr_err_set(err, FR_E_MISMATCH,
-                     "%s/%" PRId32 ": the record at offset %" PRId64
-                     " is not the one that was trained (timestamp %" PRId64 ", CRC32C %08" PRIx32 "; noted %" PRId64
-                     ", %08" PRIx32
-                     "): another topic under the same name, made anew; use the right topic or another state_dir, or go "
-                     "on with this log by ingest.on_loss: earliest or latest",
-                     p->topic, p->partition, stream->mark.offset, mark->timestamp_ms, mark->crc32c,
-                     stream->mark.timestamp_ms, stream->mark.crc32c);
+    (void)fr_err_set(
+        err, FR_E_MISMATCH,
+        "%s/%" PRId32 ": the record at offset %" PRId64 " is not the one that was trained (timestamp %" PRId64
+        ", CRC32C %08" PRIx32 "; noted %" PRId64 ", %08" PRIx32
+        "): another topic under the same name, made anew; use the right topic or another state_dir, or go "
+        "on with this log by ingest.on_loss: earliest or latest",
+        p->topic, p->partition, noted.offset, mark->timestamp_ms, mark->crc32c, noted.timestamp_ms, noted.crc32c);
     return lose(ingest, stream, look->low, OTHER_RECORDS, err);
 }
 
@@ -164,15 +183,18 @@ static enum fr_status ask(struct fr_ingest *ingest, int64_t when, struct fr_sour
     return status;
 }
 
-static bool has_mark(const struct look *look)
+/* Of what is read, retention may have taken records that were fetched before: a hole is met, and
+ * said, by reading on. */
+static bool is_in_range(const struct look *look)
 {
     const struct fr_stream *stream = look->stream;
-    return stream->mark.offset >= 0 && stream->next >= look->low && stream->next <= stream->high;
+    return (look->reading || stream->next >= look->low) && stream->next <= stream->high;
 }
 
-static bool mark_is_there(const struct look *look)
+static bool asks_mark(const struct look *look)
 {
-    return look->stream->mark.offset >= look->low && look->stream->mark.offset < look->stream->high;
+    int64_t offset = mark_of(look).offset;
+    return offset >= 0 && is_in_range(look) && offset >= look->low && offset < look->stream->high;
 }
 
 /* Fingerprints of all that have one. */
@@ -182,9 +204,9 @@ static enum fr_status ask_marks(struct fr_ingest *ingest, struct fr_source_answe
     const struct fr_source *source = &ingest->topics.source;
     uint32_t asked = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (has_mark(&looks[i]) && mark_is_there(&looks[i]))
-            answers[asked++] = (struct fr_source_answer){.partition = looks[i].stream->partition,
-                                                         .offset = looks[i].stream->mark.offset};
+        if (asks_mark(&looks[i]))
+            answers[asked++] =
+                (struct fr_source_answer){.partition = looks[i].stream->partition, .offset = mark_of(&looks[i]).offset};
     return asked ? source->marks(source->self, answers, asked, err) : FR_OK;
 }
 
@@ -201,10 +223,11 @@ static enum fr_status judge(struct fr_ingest *ingest, const struct look *look, c
     }
     if (stream->next < 0)
         first_offset(ingest, look);
-    else if (stream->next < look->low || stream->next > stream->high)
+    else if (!is_in_range(look))
         status = check_range(ingest, stream, look->low, err);
-    else if (stream->mark.offset >= 0)
+    else if (mark_of(look).offset >= 0)
         status = compare(ingest, look, mark ? mark : &gone, err);
+    stream->anchor = stream->mark;
     stream->from = stream->next;
     stream->there = FR_OK;
     if (status == FR_OK)
@@ -219,13 +242,33 @@ static int64_t start_of(const struct fr_conf *conf)
     return conf->ingest.start == FR_START_TIME ? conf->ingest.start_ms : FR_SOURCE_STABLE;
 }
 
-enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
-                                           struct fr_err *err)
+/* Where reading begins behind records that were not delivered (start: latest, on_loss), the one
+ * before tells this log from another; nothing when it is a marker, or there is no answer. */
+static enum fr_status take_marks(struct fr_ingest *ingest, struct fr_source_answer *answers, const struct look *looks,
+                                 uint32_t n, struct fr_err *err)
 {
-    struct look *looks = fr_alloc(n, sizeof(*looks));
+    const struct fr_source *source = &ingest->topics.source;
+    struct fr_stream **streams = fr_alloc(n + 1, sizeof(struct fr_stream *));
+    uint32_t asked = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct fr_stream *stream = looks[i].stream;
+        if (stream->there != FR_OK || stream->mark.offset >= 0 || stream->next <= looks[i].low)
+            continue;
+        answers[asked] = (struct fr_source_answer){.partition = stream->partition, .offset = stream->next - 1};
+        streams[asked++] = stream;
+    }
+    enum fr_status status = asked ? source->marks(source->self, answers, asked, err) : FR_OK;
+    for (uint32_t i = 0; status == FR_OK && i < asked; i++)
+        if (answers[i].status == FR_OK)
+            streams[i]->mark = streams[i]->anchor =
+                (struct fr_mark){answers[i].offset, answers[i].timestamp_ms, answers[i].crc32c};
+    free(streams);
+    return status;
+}
+
+static enum fr_status check(struct fr_ingest *ingest, struct look *looks, uint32_t n, struct fr_err *err)
+{
     struct fr_source_answer *answers = fr_alloc(n, sizeof(*answers));
-    for (uint32_t i = 0; i < n; i++)
-        looks[i] = (struct look){.stream = streams[i], .at = -1};
     enum fr_status status = ask(ingest, FR_SOURCE_EARLIEST, answers, looks, &n, err);
     if (status == FR_OK)
         status = ask(ingest, FR_SOURCE_LATEST, answers, looks, &n, err);
@@ -237,11 +280,34 @@ enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_s
     if (status == FR_OK)
         status = ask_marks(ingest, answers, looks, n, err);
     for (uint32_t i = 0, asked = 0; status == FR_OK && i < n; i++) {
-        bool marked = has_mark(&looks[i]) && mark_is_there(&looks[i]);
+        bool marked = asks_mark(&looks[i]);
         status = judge(ingest, &looks[i], marked ? &answers[asked] : NULL, err);
         asked += marked;
     }
-    free(looks);
+    if (status == FR_OK)
+        status = take_marks(ingest, answers, looks, n, err);
     free(answers);
+    return status;
+}
+
+enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
+                                           struct fr_err *err)
+{
+    struct look *looks = fr_alloc(n, sizeof(*looks));
+    for (uint32_t i = 0; i < n; i++)
+        looks[i] = (struct look){.stream = streams[i], .at = -1};
+    enum fr_status status = check(ingest, looks, n, err);
+    free(looks);
+    return status;
+}
+
+enum fr_status fr_streams_look_at_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
+                                             bool anchored, struct fr_err *err)
+{
+    struct look *looks = fr_alloc(n, sizeof(*looks));
+    for (uint32_t i = 0; i < n; i++)
+        looks[i] = (struct look){.stream = streams[i], .at = -1, .reading = true, .anchored = anchored};
+    enum fr_status status = check(ingest, looks, n, err);
+    free(looks);
     return status;
 }

@@ -95,6 +95,15 @@ static enum fr_status set_text(rd_kafka_conf_t *conf, const char *text, struct f
     return status;
 }
 
+/* Interceptors of answers are added when the client is there, which is in the call that makes it. */
+static rd_kafka_resp_err_t listen_to(rd_kafka_t *client, const rd_kafka_conf_t *conf, void *opaque, char *text,
+                                     size_t size)
+{
+    const struct fr_kafka_listener *listener = opaque;
+    (void)conf, (void)text, (void)size;
+    return rd_kafka_interceptor_add_on_response_received(client, "answers", listener->on_answer, listener->opaque);
+}
+
 /* True when the problem was told to whoever wants all of them. */
 static bool is_told(const struct fr_kafka_options *options, const char *place, const struct fr_err *err)
 {
@@ -194,6 +203,11 @@ enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t 
             rd_kafka_conf_set_error_cb(conf, options->on_error);
         if (options->on_delivery)
             rd_kafka_conf_set_dr_msg_cb(conf, options->on_delivery);
+        if (options->listener) {
+            rd_kafka_resp_err_t error =
+                rd_kafka_conf_interceptor_add_on_new(conf, "answers", listen_to, options->listener);
+            FR_CHECK(error == RD_KAFKA_RESP_ERR_NO_ERROR);
+        }
         rd_kafka_t *client = rd_kafka_new(options->type, conf, reason, sizeof(reason));
         if (client && options->report)
             rd_kafka_destroy(client);

@@ -23,6 +23,8 @@ struct fr_clock_fake {
 void fr_clock_fake_init(struct fr_clock_fake *fake, int64_t wall_ms);
 void fr_clock_fake_advance_ms(struct fr_clock_fake *fake, int64_t ms);
 
+/* Counts while the machine is suspended, too. Any thread. */
+uint64_t fr_clock_boot_ns(void);
 /* Processor time of the process, and of the calling thread. Any thread. */
 uint64_t fr_clock_process_ns(void);
 uint64_t fr_clock_thread_ns(void);

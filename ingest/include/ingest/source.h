@@ -48,6 +48,13 @@ enum fr_source_event_kind {
     FR_SOURCE_BROKEN,
     /* as FR_SOURCE_END, and no more will come */
     FR_SOURCE_FINISHED,
+    /* Contact was lost for a while: what is given next may be of another log. All partitions are to
+     * be asked about before the next `poll`. */
+    FR_SOURCE_GAP,
+    /* Likewise, and what was fetched is dropped: halt all partitions, ask, and begin again. */
+    FR_SOURCE_CONNECTED,
+    /* Another broker gives this partition: halt it, ask, and begin again. */
+    FR_SOURCE_MOVED,
 };
 
 struct fr_source_event {
@@ -86,6 +93,9 @@ struct fr_source {
     /* Timestamp and CRC32C of the records at the very offsets in the answers (FR_EOF: there is
      * none, but a marker, or it was compacted away). Likewise. */
     enum fr_status (*marks)(void *self, struct fr_source_answer *answers, uint32_t n, struct fr_err *err);
+    /* Whether all topics keep their records until they are too old or too many: FR_E_MISMATCH, one
+     * deletes those of an older key. NULL, or FR_OK without an answer: not known. */
+    enum fr_status (*policies)(void *self, struct fr_err *err);
     /* The checks are over: what they needed may be closed. */
     void (*checked)(void *self);
     /* From now on `poll` gives this partition's records from `offset` on; halt ends that. */
@@ -95,6 +105,9 @@ struct fr_source {
      * file cannot be read on. partition < 0: any; otherwise that one (the source was opened for
      * that). */
     enum fr_status (*poll)(void *self, int64_t partition, int wait_ms, struct fr_source_event *out, struct fr_err *err);
+    /* The caller is alive, although it may not poll for long: called at every step,
+     * which take a fraction of a second. NULL: does not matter. */
+    void (*rest)(void *self);
     void (*release)(void *self, struct fr_source_event *event);
     /* Headers of a record, borrowed until its release; returns how many it has, at most `capacity`
      * are written. */

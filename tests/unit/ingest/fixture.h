@@ -29,6 +29,7 @@ struct log_partition {
     int64_t low, high; /* high may lie beyond the last record: markers */
     int64_t begun;     /* offset asked last; -1: not read */
     uint32_t next;     /* index of the next record to give */
+    uint32_t fetched;  /* records that the reader has, whatever the log lost since */
     bool end_told, reset_told, gone, denied;
     bool absent;       /* with `gone`: its topic */
     int64_t open_from; /* first offset of an open transaction; 0: there is none */
@@ -40,10 +41,13 @@ struct fake_log {
     struct fr_source_partition names[LOG_PARTITIONS];
     struct log_partition partitions[LOG_PARTITIONS];
     bool absent, down;
-    bool of_broker;      /* the timestamps */
-    uint32_t duplicates; /* give so many records below the offset that was asked */
-    uint32_t n_held;     /* events not released */
-    uint32_t questions;  /* of offsets and marks */
+    bool of_broker;             /* the timestamps */
+    bool gap, connected, moved; /* contact was lost since the last poll */
+    bool compacted;             /* a topic is, as far as anybody asks */
+    bool mute;                  /* no question is answered; reading goes on */
+    uint32_t duplicates;        /* give so many records below the offset that was asked */
+    uint32_t n_held;            /* events not released */
+    uint32_t questions;         /* of offsets and marks */
     int64_t committed;
     uint64_t made; /* records appended, the number of the next one's event time */
 };
@@ -156,7 +160,7 @@ static inline enum fr_status log_offsets(void *self, int64_t when, struct fr_sou
 {
     struct fake_log *log = self;
     log->questions++;
-    if (log->down)
+    if (log->down || log->mute)
         return fr_err_set(err, FR_E_UNAVAILABLE, "no offsets");
     for (uint32_t i = 0; i < n; i++) {
         const struct log_partition *p = &log->partitions[answers[i].partition];
@@ -210,6 +214,12 @@ static inline enum fr_status log_marks(void *self, struct fr_source_answer *answ
     return FR_OK;
 }
 
+static inline enum fr_status log_policies(void *self, struct fr_err *err)
+{
+    const struct fake_log *log = self;
+    return log->compacted ? fr_err_set(err, FR_E_MISMATCH, "topic samples is compacted") : FR_OK;
+}
+
 static inline void log_checked(void *self)
 {
     (void)self;
@@ -255,7 +265,7 @@ static inline bool log_poll_one(struct fake_log *log, uint32_t partition, struct
         return true;
     }
     bool outside = p->next < p->n ? p->records[p->next].offset < p->low : p->begun < p->low && p->n == 0;
-    if (outside && !p->reset_told) {
+    if (outside && p->next >= p->fetched && !p->reset_told) {
         p->reset_told = true;
         out->kind = FR_SOURCE_RESET;
         return true;
@@ -280,6 +290,16 @@ static inline enum fr_status log_poll(void *self, int64_t partition, int wait_ms
     struct fake_log *log = self;
     (void)wait_ms;
     (void)err;
+    if (log->gap || log->connected) {
+        *out = (struct fr_source_event){.kind = log->connected ? FR_SOURCE_CONNECTED : FR_SOURCE_GAP};
+        log->gap = log->connected = false;
+        return FR_OK;
+    }
+    if (log->moved && log->partitions[0].begun >= 0) {
+        *out = (struct fr_source_event){.kind = FR_SOURCE_MOVED};
+        log->moved = false;
+        return FR_OK;
+    }
     if (partition >= 0)
         return log_poll_one(log, (uint32_t)partition, out) ? FR_OK : FR_AGAIN;
     for (uint32_t i = 0; i < log->n_partitions; i++)
@@ -426,6 +446,7 @@ static inline struct service *service_new(const char *ingest, uint32_t n_partiti
         .discover = log_discover,
         .offsets = log_offsets,
         .marks = log_marks,
+        .policies = log_policies,
         .checked = log_checked,
         .begin = log_begin,
         .halt = log_halt,

@@ -36,6 +36,13 @@ struct fr_kafka_report {
     void *self;
 };
 
+/* Hears of each answer of a broker, in the client's broker threads, before anything of it is given
+ * to anybody. */
+struct fr_kafka_listener {
+    rd_kafka_interceptor_f_on_response_received_t *on_answer;
+    void *opaque;
+};
+
 struct fr_kafka_options {
     rd_kafka_type_t type;
     const char *brokers;                        /* NULL: none */
@@ -51,6 +58,7 @@ struct fr_kafka_options {
     /* NULL: nobody listens, and the log has what is said of every attempt to connect. */
     void (*on_error)(rd_kafka_t *client, int code, const char *reason, void *opaque);
     void (*on_delivery)(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque);
+    struct fr_kafka_listener *listener; /* NULL: none; not kept, its opaque is */
     /* Not NULL: makes the client without brokers, tells of every problem, frees it and gives FR_OK,
      * writing nothing to out. */
     const struct fr_kafka_report *report;

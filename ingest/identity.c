@@ -1,0 +1,101 @@
+/* Whether a log that is being read still is the one that was read.
+ *
+ * A topic may be deleted and made again, and an unclean election may cut it, while this process,
+ * its machine or its network stands still; reading on by offset number would then pass over records
+ * of the new log without a word. So after every loss of contact that the source reports, the
+ * question of the start is asked again (partitions.c), before any record takes effect that may have
+ * been fetched since. Records that were fetched before are kept after a silence, because a topic
+ * that was made again has another record at the last delivered offset; they are dropped when
+ * connections were made again or the partition's leader moved, because an election may have cut the
+ * log behind that offset. A partition that cannot be asked waits, like one that broke.
+ *
+ * Once a minute the same is asked without a reason, about the record that was the last one at the
+ * check before: the newest may be of the other log already. An answer that does not come is waited
+ * for until the next minute, and reading goes on meanwhile.
+ *
+ * Owner: ingest thread. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream)
+{
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    FR_CHECK(fr_stream_is_read(stream));
+    stream->feed->source.halt(stream->feed->source.self, stream->partition);
+    stream->state = FR_STREAM_STOPPED;
+    stream->at_end = false;
+    stream->retry_ns = 0;
+    ingest->n_stopped++;
+    fr_log(FR_LOG_DEBUG, "ingest", "renewed", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic, p->partition,
+           stream->next);
+}
+
+static uint32_t topics_read(struct fr_ingest *ingest, struct fr_stream **streams)
+{
+    uint32_t n = 0;
+    for (uint32_t i = ingest->topics.first; i < ingest->n_streams; i++)
+        if (fr_stream_is_read(&ingest->streams[i]))
+            streams[n++] = &ingest->streams[i];
+    return n;
+}
+
+/* `must`: what is not answered for is not read on. */
+static enum fr_status look(struct fr_ingest *ingest, bool must, struct fr_err *err)
+{
+    struct fr_stream **streams = fr_alloc(ingest->n_streams + 1, sizeof(struct fr_stream *));
+    int64_t *next = fr_alloc(ingest->n_streams + 1, sizeof(*next));
+    uint32_t n = topics_read(ingest, streams);
+    for (uint32_t i = 0; i < n; i++)
+        next[i] = streams[i]->next;
+    enum fr_status status = n ? fr_streams_look_at_partitions(ingest, streams, n, !must, err) : FR_OK;
+    bool asked = status == FR_OK;
+    if (status == FR_E_UNAVAILABLE || status == FR_E_DENIED)
+        status = FR_OK;
+    for (uint32_t i = 0; status == FR_OK && i < n; i++) {
+        if (streams[i]->next != next[i])
+            fr_stream_renew(ingest, streams[i]);
+        else if (must && (!asked || streams[i]->there != FR_OK))
+            fr_stream_stop(ingest, streams[i], asked ? streams[i]->why : err->text);
+    }
+    free(next);
+    free(streams);
+    return status;
+}
+
+enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct fr_err *err)
+{
+    const struct fr_source *source = &ingest->topics.source;
+    fr_log(FR_LOG_DEBUG, "ingest", "contact",
+           "again=%s note=\"contact with the brokers was lost: is the log the same?\"", again ? "true" : "false");
+    ingest->looked_ns = fr_mono_ns(ingest->clock);
+    if (again) {
+        for (uint32_t i = ingest->topics.first; i < ingest->n_streams; i++)
+            if (fr_stream_is_read(&ingest->streams[i]))
+                fr_stream_renew(ingest, &ingest->streams[i]);
+        return fr_streams_revive(ingest, err);
+    }
+    enum fr_status status = look(ingest, true, err);
+    source->checked(source->self);
+    return status;
+}
+
+enum fr_status fr_streams_look(struct fr_ingest *ingest, struct fr_err *err)
+{
+    const struct fr_source *source = &ingest->topics.source;
+    uint64_t now = fr_mono_ns(ingest->clock);
+    char problem[256];
+    if (!source->self || fr_files_left(ingest) || now - ingest->looked_ns < (uint64_t)FR_LOOK_MS * 1000000u ||
+        !fr_is_connected(ingest, problem, sizeof(problem)))
+        return FR_OK;
+    ingest->looked_ns = now;
+    enum fr_status status = look(ingest, false, err);
+    if (status == FR_OK && source->policies)
+        status = source->policies(source->self, err);
+    source->checked(source->self);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* Whether contact with the brokers was unbroken, as the reader's broker threads see it.
+ *
+ * A broker's name is what the client calls it; times are of fr_clock_boot_ns, which counts stalls
+ * of the process and suspensions of the machine, and of the wall clock, which also shows a virtual
+ * machine that was paused once it has been corrected. */
+#ifndef FR_KAFKA_CONTACT_H
+#define FR_KAFKA_CONTACT_H
+
+#include <stdint.h>
+
+#include "kafka/kafka.h"
+
+enum {
+    /* Contact was lost when a broker, or this process, was silent for longer. A topic is deleted
+     * and made again in less than a second. */
+    FR_KAFKA_CONTACT_SILENCE_MS = 500,
+    /* Between two fetch answers of a broker. While the queue of fetched records is full nothing is
+     * asked for, and librdkafka looks at that once a second. */
+    FR_KAFKA_CONTACT_FETCH_MS = 3000,
+};
+
+struct fr_kafka_contact_time {
+    uint64_t boot_ns;
+    int64_t wall_ms;
+};
+
+struct fr_kafka_contact_answer {
+    const char *broker;
+    int api_key;    /* of the protocol */
+    int64_t rtt_us; /* since the question was sent */
+    struct fr_kafka_contact_time at;
+};
+
+/* How often contact was lost since the start. */
+struct fr_kafka_contact_count {
+    uint64_t gaps;
+    uint64_t connections; /* over which a broker answers again */
+};
+
+struct fr_kafka_contact;
+
+struct fr_kafka_contact_time fr_kafka_contact_now(void);
+struct fr_kafka_contact *fr_kafka_contact_new(struct fr_kafka_contact_time now);
+void fr_kafka_contact_free(struct fr_kafka_contact *contact);
+/* For the reader's client, which hears as long as it lives. */
+struct fr_kafka_listener fr_kafka_contact_listener(struct fr_kafka_contact *contact);
+/* The client was made. How long its brokers wait for records is the operator's to change. */
+void fr_kafka_contact_begin(struct fr_kafka_contact *contact, rd_kafka_t *reader);
+/* Milliseconds that a broker waits for records before it answers; any thread. */
+void fr_kafka_contact_set_wait(struct fr_kafka_contact *contact, int64_t wait_ms);
+/* Any thread. What it counts is visible before anything of the answer is. */
+void fr_kafka_contact_heard(struct fr_kafka_contact *contact, const struct fr_kafka_contact_answer *answer);
+/* Any thread. */
+struct fr_kafka_contact_count fr_kafka_contact_count(const struct fr_kafka_contact *contact);
+
+#endif

@@ -1,0 +1,258 @@
+/* Whether a log that is being read still is the one that was read: after contact was lost, and once
+ * a minute. */
+#include "fixture.h"
+
+#define LIVE ", batch_size: 1, batch_wait: 20ms"
+
+/* One partition of ten one-sample records, all in effect, and still running. */
+static struct service *reading(const char *ingest)
+{
+    struct service *s = service_new(ingest, 1);
+    for (int i = 0; i < 10; i++)
+        append(&s->log, 0, 1);
+    service_serve(s);
+    assert_int_equal(s->positions.partitions[0].offset, 10);
+    return s;
+}
+
+/* The topic is deleted and made again, with n other records; the reader meets no error. */
+static void make_anew(struct service *s, uint32_t n)
+{
+    struct log_partition *p = &s->log.partitions[0];
+    for (uint32_t i = 0; i < p->n; i++)
+        free(p->records[i].value);
+    p->n = p->available = 0;
+    p->high = 0;
+    s->log.made += 1000;
+    for (uint32_t i = 0; i < n; i++) {
+        append(&s->log, 0, 1);
+        p->records[i].timestamp_ms += 1000;
+    }
+    p->next = n < 10 ? n : 10; /* it reads on by offset number */
+    p->end_told = true;
+}
+
+static uint64_t trained(const struct service *s)
+{
+    return s->positions.count ? s->positions.partitions[0].trained : 0;
+}
+
+/* Steps until it fails; nothing may take effect meanwhile. */
+static enum fr_status fails(struct service *s)
+{
+    enum fr_status status = FR_OK;
+    uint64_t before = trained(s);
+    for (int i = 0; i < 10 && status >= 0; i++)
+        status = service_step(s, RING);
+    assert_int_equal(trained(s), before);
+    return status;
+}
+
+FR_CASE(a_topic_made_anew_in_a_gap_is_a_loss_before_a_record_of_it_is_trained)
+{
+    static const uint32_t sizes[] = {0, 4, 9, 10, 11, 30};
+    for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++)
+        for (int connected = 0; connected < 2; connected++) {
+            struct service *s = reading(LIVE);
+            make_anew(s, sizes[i]);
+            s->log.gap = !connected;
+            s->log.connected = connected;
+            assert_int_equal(fails(s), sizes[i] < 10 ? FR_E_LOST : FR_E_MISMATCH);
+            assert_non_null(
+                strstr(s->err.text, sizes[i] < 10 ? "missing at its end" : "the record at offset 9 is not"));
+            service_free(s);
+        }
+}
+
+FR_CASE(on_loss_goes_by_policy_after_a_gap)
+{
+    for (int latest = 0; latest < 2; latest++) {
+        struct service *s = reading(latest ? LIVE ", on_loss: latest" : LIVE ", on_loss: earliest");
+        make_anew(s, 30);
+        s->log.gap = true;
+        service_run(s);
+        append(&s->log, 0, 1);
+        service_run(s);
+        fr_clock_fake_advance_ms(&s->clock, 20);
+        service_run(s);
+        assert_int_equal(trained(s), latest ? 11 : 41);
+        assert_int_equal(s->positions.partitions[0].lost, latest ? 30 : 0);
+        assert_int_equal(s->positions.partitions[0].offset, 31);
+        service_free(s);
+    }
+}
+
+FR_CASE(the_same_log_is_read_on_after_a_gap)
+{
+    struct service *s = reading(LIVE);
+    for (int i = 0; i < 6; i++) {
+        uint32_t questions = s->log.questions;
+        s->log.gap = i % 2 == 0;
+        s->log.connected = !s->log.gap;
+        if (i == 2)
+            skip_offsets(&s->log, 0, 3);
+        append(&s->log, 0, 1);
+        service_run(s);
+        assert_int_equal(trained(s), 11 + i);
+        assert_true(s->log.questions > questions);
+    }
+    assert_int_equal(s->positions.partitions[0].lost, 0);
+    s->log.gap = true;
+    delete_before(&s->log, 0, s->log.partitions[0].high); /* the fingerprint's record, too: unverified */
+    append(&s->log, 0, 1);
+    service_run(s);
+    assert_int_equal(trained(s), 17);
+    assert_int_equal(s->positions.partitions[0].lost, 0);
+}
+
+FR_CASE(what_was_fetched_before_retention_took_it_is_no_loss_after_a_gap)
+{
+    struct service *s = reading(LIVE);
+    struct log_partition *p = &s->log.partitions[0];
+    for (int i = 0; i < 5; i++)
+        append(&s->log, 0, 1);
+    p->fetched = p->n;
+    p->low = 12;
+    s->log.gap = true;
+    service_run(s);
+    assert_int_equal(trained(s), 15);
+    assert_int_equal(s->positions.partitions[0].lost, 0);
+}
+
+FR_CASE(nothing_takes_effect_until_the_question_is_answered)
+{
+    for (int connected = 0; connected < 2; connected++)
+        for (int one = 0; one < 2; one++) {
+            struct service *s = reading(LIVE);
+            append(&s->log, 0, 1);
+            s->log.gap = !connected;
+            s->log.connected = connected;
+            s->log.partitions[0].gone = one;
+            s->log.down = !one;
+            for (int i = 0; i < 20; i++)
+                assert_true(service_step(s, RING) >= 0);
+            assert_int_equal(trained(s), 10);
+            struct fr_ingest_status status;
+            fr_ingest_get_status(s->ingest, &status);
+            assert_true(status.partitions[0].waits && status.problem[0]);
+            fr_ingest_status_release(&status);
+            s->log.partitions[0].gone = s->log.down = false;
+            fr_clock_fake_advance_ms(&s->clock, 20000);
+            service_run(s);
+            assert_int_equal(trained(s), 11);
+            service_free(s);
+        }
+}
+
+FR_CASE(a_partition_whose_leader_moved_is_asked_about_and_begun_again)
+{
+    struct service *s = reading(LIVE);
+    append(&s->log, 0, 1);
+    s->log.moved = true;
+    uint32_t questions = s->log.questions;
+    service_run(s);
+    assert_int_equal(trained(s), 11);
+    assert_int_equal(s->log.partitions[0].begun, 10);
+    assert_true(s->log.questions > questions);
+}
+
+/* Fetched before an election cut the log behind what was delivered, and filled it again. */
+FR_CASE(what_another_connection_gives_is_fetched_again)
+{
+    struct service *s = reading(LIVE);
+    struct log_partition *p = &s->log.partitions[0];
+    for (int i = 0; i < 5; i++)
+        append(&s->log, 0, 1);
+    p->next = p->n; /* fetched, and not given: offsets 10 to 14; the reader would go on at 15 */
+    append(&s->log, 0, 1);
+    s->log.connected = true;
+    service_run(s);
+    assert_int_equal(trained(s), 16);
+}
+
+FR_CASE(where_reading_begins_at_the_end_the_record_before_is_the_fingerprint)
+{
+    struct service *s = service_new(LIVE ", start: latest", 1);
+    for (int i = 0; i < 10; i++)
+        append(&s->log, 0, 1);
+    service_serve(s);
+    make_anew(s, 30);
+    s->log.gap = true;
+    assert_int_equal(fails(s), FR_E_MISMATCH);
+    assert_non_null(strstr(s->err.text, "the record at offset 9 is not"));
+}
+
+FR_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at)
+{
+    struct service *s = reading(LIVE);
+    fr_clock_fake_advance_ms(&s->clock, 60000);
+    service_run(s);
+    uint32_t questions = s->log.questions;
+    fr_clock_fake_advance_ms(&s->clock, 59000);
+    service_run(s);
+    assert_int_equal(s->log.questions, questions);
+    make_anew(s, 20); /* in a silence that was too short to be seen: read on from 10 */
+    service_run(s);
+    assert_int_equal(trained(s), 20);
+    fr_clock_fake_advance_ms(&s->clock, 1000);
+    assert_int_equal(fails(s), FR_E_MISMATCH);
+    assert_non_null(strstr(s->err.text, "the record at offset 9 is not"));
+}
+
+FR_CASE(a_minutes_look_without_an_answer_stops_nothing)
+{
+    struct service *s = reading(LIVE);
+    s->log.mute = true;
+    fr_clock_fake_advance_ms(&s->clock, 60000);
+    append(&s->log, 0, 1);
+    service_run(s);
+    assert_int_equal(trained(s), 11);
+    assert_int_equal(s->log.partitions[0].begun, 0);
+}
+
+FR_CASE(a_topic_that_is_compacted_while_it_is_read_stops_the_service)
+{
+    struct service *s = reading(LIVE);
+    s->log.compacted = true;
+    service_run(s);
+    fr_clock_fake_advance_ms(&s->clock, 60000);
+    assert_int_equal(fails(s), FR_E_MISMATCH);
+    assert_non_null(strstr(s->err.text, "compacted"));
+}
+
+FR_CASE(lockstep_asks_after_a_gap_too)
+{
+    struct service *s = service_new(", lockstep: {records: 2, epoch_batches: 4}", 1);
+    for (int i = 0; i < 20; i++)
+        append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, true), FR_OK);
+    while (s->positions.count == 0 || s->positions.partitions[0].offset < 10)
+        assert_true(service_step(s, 1) >= 0);
+    s->log.partitions[0].records[s->positions.partitions[0].offset + RING].timestamp_ms++;
+    for (int i = 0; i < 20; i++)
+        s->log.partitions[0].records[i].timestamp_ms++;
+    s->log.gap = true;
+    enum fr_status status = FR_OK;
+    for (int i = 0; i < 100 && status >= 0; i++)
+        status = service_step(s, 1);
+    assert_int_equal(status, FR_E_MISMATCH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SERVICE_CASE(a_topic_made_anew_in_a_gap_is_a_loss_before_a_record_of_it_is_trained),
+        SERVICE_CASE(on_loss_goes_by_policy_after_a_gap),
+        SERVICE_CASE(the_same_log_is_read_on_after_a_gap),
+        SERVICE_CASE(what_was_fetched_before_retention_took_it_is_no_loss_after_a_gap),
+        SERVICE_CASE(nothing_takes_effect_until_the_question_is_answered),
+        SERVICE_CASE(a_partition_whose_leader_moved_is_asked_about_and_begun_again),
+        SERVICE_CASE(what_another_connection_gives_is_fetched_again),
+        SERVICE_CASE(where_reading_begins_at_the_end_the_record_before_is_the_fingerprint),
+        SERVICE_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at),
+        SERVICE_CASE(a_minutes_look_without_an_answer_stops_nothing),
+        SERVICE_CASE(a_topic_that_is_compacted_while_it_is_read_stops_the_service),
+        SERVICE_CASE(lockstep_asks_after_a_gap_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
