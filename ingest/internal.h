@@ -136,11 +136,11 @@ struct fr_stream {
     struct fr_mark mark;
     struct fr_mark anchor; /* the mark as of the last check that it passed */
     int64_t unverified;    /* offset of a mark that was said to be gone; -1: none */
-    int64_t from;      /* offset to begin at: `next`, or that of the mark */
-    int64_t end;       /* --until end, lockstep: first offset not read; -1: none */
-    int64_t fixed_end; /* what the fixed ends of the run say; -1: they do not name it */
-    int64_t high;      /* end of the log when last asked; files: -1 */
-    int64_t bytes;     /* of a file, when last asked */
+    int64_t from;          /* offset to begin at: `next`, or that of the mark */
+    int64_t end;           /* --until end, lockstep: first offset not read; -1: none */
+    int64_t fixed_end;     /* what the fixed ends of the run say; -1: they do not name it */
+    int64_t high;          /* end of the log when last asked; files: -1 */
+    int64_t bytes;         /* of a file, when last asked */
     /* offset from which the source goes on: `next`, or further when only markers followed */
     int64_t seen;
     /* where the source said that nothing more can be read, and gave nothing since; -1: it did */

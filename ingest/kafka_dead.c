@@ -409,10 +409,16 @@ static bool healthy(void *self, char *problem, size_t size)
 static void prepare(void *self)
 {
     struct kafka_dead *dead = self;
-    const char *topic = dead->conf->ingest.dead_letter_topic;
+    char *topic = dead->conf->ingest.dead_letter_topic;
     struct fr_kafka_topic found;
-    if (!fr_kafka_topic_ask(dead->producer, topic, false, TOPIC_MS, &found) && found.partitions > 0)
+    if (!fr_kafka_topic_ask(dead->producer, topic, false, TOPIC_MS, &found) && found.partitions > 0) {
+        if (found.administrable && fr_ingest_kafka_is_compacted(dead->producer, topic))
+            fr_log(FR_LOG_WARN, "ingest", "dead_letter_topic",
+                   "topic=%s problem=\"it is compacted: a letter deletes earlier ones of the same key, and one without "
+                   "a key is refused; set cleanup.policy=delete on it\"",
+                   topic);
         return;
+    }
     char quoted[FR_KAFKA_TEXT_MAX];
     struct fr_err err;
     if (fr_kafka_topic_create(dead->producer, topic, 1, NULL, &err) == FR_OK)

@@ -2,9 +2,9 @@
  * say: at the start and with the minute's look.
  *
  * A compacted topic deletes records whose key came again, read or not: an offset that is missing
- * could not be told from one that was taken by a transaction marker, so none of it would be counted
- * as lost (P8). It is refused, as the delta topic is. librdkafka's embedded broker, and brokers that
- * do not let this user describe the topic, do not tell; the start warns once.
+ * could not be told from one that was taken by a transaction marker, so none of it would be
+ * counted as lost (P8). It is refused, as the delta topic is. librdkafka's embedded broker, and
+ * brokers that do not let this user describe the topic, do not tell; the start warns once.
  *
  * Owner: ingest thread. */
 #include "kafka_internal.h"
@@ -89,21 +89,45 @@ static void tell_unknown(const char *topic, const char *reason)
 }
 
 /* Of all topics at once; NULL: no answer. */
-static rd_kafka_event_t *ask(struct fr_kafka_source *source)
+static rd_kafka_event_t *ask(rd_kafka_t *client, char *const *topics, uint32_t n_topics)
 {
-    uint32_t n_topics = source->conf->ingest.n_topics;
     rd_kafka_ConfigResource_t **resources = fr_alloc(n_topics, sizeof(rd_kafka_ConfigResource_t *));
     for (uint32_t i = 0; i < n_topics; i++)
-        resources[i] = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, source->conf->ingest.topics[i]);
-    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(source->probe, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(source->probe);
-    rd_kafka_DescribeConfigs(source->probe, resources, n_topics, options, queue);
+        resources[i] = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topics[i]);
+    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_DescribeConfigs(client, resources, n_topics, options, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, FR_KAFKA_ADMIN_MS + 1000);
     rd_kafka_queue_destroy(queue);
     rd_kafka_AdminOptions_destroy(options);
     rd_kafka_ConfigResource_destroy_array(resources, n_topics);
     free(resources);
     return event;
+}
+
+static const rd_kafka_ConfigResource_t **answers_of(rd_kafka_event_t *event, size_t *n)
+{
+    *n = 0;
+    return event && !rd_kafka_event_error(event)
+               ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), n)
+               : NULL;
+}
+
+bool fr_ingest_kafka_is_compacted(rd_kafka_t *client, char *topic)
+{
+    rd_kafka_event_t *event = ask(client, &topic, 1);
+    size_t n = 0, n_entries = 0;
+    const rd_kafka_ConfigResource_t **answers = answers_of(event, &n);
+    const rd_kafka_ConfigEntry_t **entries = n == 1 ? rd_kafka_ConfigResource_configs(answers[0], &n_entries) : NULL;
+    bool compacted = false;
+    for (size_t i = 0; i < n_entries; i++) {
+        const char *value = rd_kafka_ConfigEntry_value(entries[i]);
+        compacted |=
+            strcmp(rd_kafka_ConfigEntry_name(entries[i]), "cleanup.policy") == 0 && value && strstr(value, "compact");
+    }
+    if (event)
+        rd_kafka_event_destroy(event);
+    return compacted;
 }
 
 enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err)
@@ -116,11 +140,10 @@ enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err)
         fr_ingest_kafka_probe(source, &local) == FR_OK &&
         fr_kafka_topic_ask(source->probe, first, false, POLICY_METADATA_MS, &found) == RD_KAFKA_RESP_ERR_NO_ERROR &&
         found.administrable;
-    rd_kafka_event_t *event = asked ? ask(source) : NULL;
-    bool answered = event && !rd_kafka_event_error(event);
+    rd_kafka_event_t *event =
+        asked ? ask(source->probe, source->conf->ingest.topics, source->conf->ingest.n_topics) : NULL;
     size_t n = 0;
-    const rd_kafka_ConfigResource_t **answers =
-        answered ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &n) : NULL;
+    const rd_kafka_ConfigResource_t **answers = answers_of(event, &n);
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < n && status == FR_OK; i++) {
         rd_kafka_resp_err_t error = rd_kafka_ConfigResource_error(answers[i]);

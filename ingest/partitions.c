@@ -6,9 +6,9 @@
  * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
  * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start,
  * whenever reading a partition broke, and while it is read (identity.c). A partition that begins
- * behind records which it did not deliver takes the fingerprint of the last of these. Losses and a log made anew go by `on_loss`; another
- * cluster always stops. All partitions are asked for together, and each is judged by itself: one
- * that cannot be asked waits alone.
+ * behind records which it did not deliver takes the fingerprint of the last of these. Losses and a
+ * log made anew go by `on_loss`; another cluster always stops. All partitions are asked for
+ * together, and each is judged by itself: one that cannot be asked waits alone.
  *
  * Owner: ingest thread. It does not wait between tries (the caller backs off). */
 #include "internal.h"
@@ -120,8 +120,8 @@ static enum fr_status compare(struct fr_ingest *ingest, const struct look *look,
         err, FR_E_MISMATCH,
         "%s/%" PRId32 ": the record at offset %" PRId64 " is not the one that was trained (timestamp %" PRId64
         ", CRC32C %08" PRIx32 "; noted %" PRId64 ", %08" PRIx32
-        "): another topic under the same name, made anew; use the right topic or another state_dir, or go "
-        "on with this log by ingest.on_loss: earliest or latest",
+        "): the topic was made anew under the same name, or an unclean leader election cut its log; use the "
+        "right topic or another state_dir, or go on with this log by ingest.on_loss: earliest or latest",
         p->topic, p->partition, noted.offset, mark->timestamp_ms, mark->crc32c, noted.timestamp_ms, noted.crc32c);
     return lose(ingest, stream, look->low, OTHER_RECORDS, err);
 }

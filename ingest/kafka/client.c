@@ -95,7 +95,7 @@ static enum fr_status set_text(rd_kafka_conf_t *conf, const char *text, struct f
     return status;
 }
 
-/* Interceptors of answers are added when the client is there, which is in the call that makes it. */
+/* Interceptors of answers are added to a client, by a callback of the call that makes it. */
 static rd_kafka_resp_err_t listen_to(rd_kafka_t *client, const rd_kafka_conf_t *conf, void *opaque, char *text,
                                      size_t size)
 {

@@ -95,10 +95,11 @@ static void fetched(struct fr_kafka_contact *contact, uint64_t name, const struc
     struct broker *broker = find(contact, name);
     if (!broker)
         broker = add(contact, name);
-    bool late = answer->rtt_us / 1000 > contact->wait_ms + FR_KAFKA_CONTACT_SILENCE_MS;
+    int64_t allowed = contact->wait_ms + (int64_t)(answer->size / FR_KAFKA_CONTACT_BYTES_MS);
+    bool late = answer->rtt_us / 1000 > allowed + FR_KAFKA_CONTACT_SILENCE_MS;
     if (broker->connected_again)
         atomic_fetch_add(&contact->connections, 1);
-    else if (late || silent_ms(&broker->fetched, &answer->at) > contact->wait_ms + FR_KAFKA_CONTACT_FETCH_MS)
+    else if (late || silent_ms(&broker->fetched, &answer->at) > allowed + FR_KAFKA_CONTACT_FETCH_MS)
         atomic_fetch_add(&contact->gaps, 1);
     broker->connected_again = false;
     broker->fetched = answer->at;
@@ -136,9 +137,9 @@ static rd_kafka_resp_err_t on_answer(rd_kafka_t *client, int socket, const char 
                                      int16_t version, int32_t number, size_t size, int64_t rtt_us,
                                      rd_kafka_resp_err_t error, void *opaque)
 {
-    (void)client, (void)socket, (void)id, (void)version, (void)number, (void)size, (void)error;
+    (void)client, (void)socket, (void)id, (void)version, (void)number, (void)error;
     const struct fr_kafka_contact_answer answer = {
-        .broker = broker, .api_key = api_key, .rtt_us = rtt_us, .at = fr_kafka_contact_now()};
+        .broker = broker, .api_key = api_key, .size = size, .rtt_us = rtt_us, .at = fr_kafka_contact_now()};
     fr_kafka_contact_heard(opaque, &answer);
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }

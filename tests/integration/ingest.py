@@ -353,6 +353,13 @@ class Cases:
         daemon.expect_exit(3)
         assert "100 records are missing at its end (truncated, or the topic was made anew)" in daemon.log(), daemon.log()[-2000:]
 
+    def a_compacted_topic_is_refused(self):
+        for policy in ("compact", "compact,delete"):
+            topic = policy.replace(",", "-")
+            self.create(topic, 1, {"cleanup.policy": policy})
+            log = self.run(topic, f"topic: {topic}", code=3)
+            assert f"topic {topic} is compacted (cleanup.policy={policy})" in log and "set cleanup.policy=delete" in log, log[-800:]
+
     def a_right_taken_away_is_waited_for(self):
         """self.kafka asks for a login; the tests' own clients may do everything."""
         login = dict(line.split("=", 1) for line in pathlib.Path(self.kafka.more["properties"]).read_text().splitlines())
@@ -444,7 +451,7 @@ def main():
         for case in (cases.several_topics_one_of_them_altered_while_running, cases.a_run_begins_and_ends_at_a_time, cases.files_come_first_and_a_kill_costs_nothing,
                      cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run,
                      cases.a_range_is_passed_over_and_a_kill_costs_nothing, cases.in_lockstep_a_range_passed_over_was_never_there, cases.retention_is_a_loss_by_policy,
-                     cases.a_topic_made_anew_is_a_loss_by_policy, cases.an_open_transaction_is_waited_for_and_told,
+                     cases.a_topic_made_anew_is_a_loss_by_policy, cases.a_compacted_topic_is_refused, cases.an_open_transaction_is_waited_for_and_told,
                      cases.a_deleted_topic_is_told_and_one_made_anew_stops, cases.a_wrong_format_takes_nothing_from_the_stream,
                      cases.a_batch_that_inflates_is_in_memory_once):
             if not wanted or case.__name__ in wanted:

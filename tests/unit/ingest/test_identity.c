@@ -98,7 +98,8 @@ FR_CASE(the_same_log_is_read_on_after_a_gap)
     }
     assert_int_equal(s->positions.partitions[0].lost, 0);
     s->log.gap = true;
-    delete_before(&s->log, 0, s->log.partitions[0].high); /* the fingerprint's record, too: unverified */
+    /* the fingerprint's record, too: unverified */
+    delete_before(&s->log, 0, s->log.partitions[0].high);
     append(&s->log, 0, 1);
     service_run(s);
     assert_int_equal(trained(s), 17);

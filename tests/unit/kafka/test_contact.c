@@ -3,7 +3,7 @@
 
 #include "kafka/contact.h"
 
-enum { FETCH = 1, METADATA = 3, VERSIONS = 18, WAIT_MS = 50 };
+enum { FETCH = 1, METADATA = 3, VERSIONS = 18, WAIT_MS = 50, SIZE = 20000, SLOW_MS = SIZE / FR_KAFKA_CONTACT_BYTES_MS };
 
 static struct fr_kafka_contact_time now;
 
@@ -23,7 +23,7 @@ static struct fr_kafka_contact *made(void)
 
 static void answer_late(struct fr_kafka_contact *contact, const char *broker, int api_key, int64_t rtt_ms)
 {
-    const struct fr_kafka_contact_answer answer = {broker, api_key, rtt_ms * 1000, now};
+    const struct fr_kafka_contact_answer answer = {broker, api_key, SIZE, rtt_ms * 1000, now};
     fr_kafka_contact_heard(contact, &answer);
 }
 
@@ -68,9 +68,9 @@ FR_CASE(a_broker_that_was_silent_or_answers_late_is_a_gap)
     answer(contact, "a/1", FETCH);
     expect(contact, 1, 0);
     answer_late(contact, "a/1", METADATA, 5000);
-    answer_late(contact, "a/1", FETCH, WAIT_MS + FR_KAFKA_CONTACT_SILENCE_MS);
+    answer_late(contact, "a/1", FETCH, WAIT_MS + SLOW_MS + FR_KAFKA_CONTACT_SILENCE_MS);
     expect(contact, 1, 0);
-    answer_late(contact, "a/1", FETCH, WAIT_MS + FR_KAFKA_CONTACT_SILENCE_MS + 1);
+    answer_late(contact, "a/1", FETCH, WAIT_MS + SLOW_MS + FR_KAFKA_CONTACT_SILENCE_MS + 1);
     expect(contact, 2, 0);
     fr_kafka_contact_free(contact);
 }
@@ -107,7 +107,7 @@ FR_CASE(another_connection_counts_with_its_first_records)
 FR_CASE(a_broker_that_is_heard_first_is_timed_from_the_beginning)
 {
     struct fr_kafka_contact *contact = made();
-    pass(WAIT_MS + FR_KAFKA_CONTACT_FETCH_MS);
+    pass(WAIT_MS + SLOW_MS + FR_KAFKA_CONTACT_FETCH_MS);
     answer(contact, "a/1", FETCH);
     expect(contact, 0, 0);
     pass(1);

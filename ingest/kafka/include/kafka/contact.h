@@ -11,9 +11,11 @@
 #include "kafka/kafka.h"
 
 enum {
-    /* Contact was lost when a broker, or this process, was silent for longer. A topic is deleted
-     * and made again in less than a second. */
-    FR_KAFKA_CONTACT_SILENCE_MS = 500,
+    /* Contact was lost when a broker, or this process, was silent for longer than it had to be. A
+     * topic is deleted, made again and filled in less than half a second. */
+    FR_KAFKA_CONTACT_SILENCE_MS = 250,
+    /* A large answer takes its time on a slow line: a millisecond for so many bytes. */
+    FR_KAFKA_CONTACT_BYTES_MS = 1000,
     /* Between two fetch answers of a broker. While the queue of fetched records is full nothing is
      * asked for, and librdkafka looks at that once a second. */
     FR_KAFKA_CONTACT_FETCH_MS = 3000,
@@ -27,6 +29,7 @@ struct fr_kafka_contact_time {
 struct fr_kafka_contact_answer {
     const char *broker;
     int api_key;    /* of the protocol */
+    uint64_t size;  /* bytes */
     int64_t rtt_us; /* since the question was sent */
     struct fr_kafka_contact_time at;
 };
