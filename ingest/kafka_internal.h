@@ -58,6 +58,7 @@ struct fr_kafka_source {
     rd_kafka_queue_t *queue;                          /* of the reader, unless per_partition */
     rd_kafka_queue_t *commits;                        /* answers to commits */
     uint32_t n_partitions, capacity, n_commits;
+    uint32_t marks_late; /* times in a row that a record did not come in time */
     struct fr_source_partition *names;
     struct fr_kafka_partition *partitions;
     uint32_t empty_polls;
@@ -66,6 +67,7 @@ struct fr_kafka_source {
     struct fr_kafka_contact_count answered;
     uint64_t polled_ns; /* on fr_clock_boot_ns: when the reader was last looked at */
     bool gap, dropped;  /* contact was lost: ask again; and a record was not given */
+    bool twice;         /* the last check took so long that another one follows */
     bool committed_error_said, policies_told;
     bool stable; /* the probe is asked for stable ends */
 };

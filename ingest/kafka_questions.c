@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 
@@ -24,7 +25,8 @@ enum {
     METADATA_MS = 5000,
     OFFSETS_MS = 5000,
     MARKS_MS = 5000,
-    AGAIN_MS = 1000, /* of each, while other partitions are being read */
+    AGAIN_MS = 1000,    /* of each, while other partitions are being read */
+    MARKS_LATE_MAX = 5, /* times that it is doubled for a record that takes long to inflate */
     MARKS_AT_ONCE = 256,
     /* What fetched records may take before they are read, of all partitions together. A full queue
      * is looked at again after a second (librdkafka 2.0.2), so no more than this is read in one. */
@@ -359,6 +361,7 @@ static bool take_mark(const rd_kafka_message_t *message, struct fr_source_answer
 static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer *answers, uint32_t n)
 {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(source->probe);
+    uint64_t begun = fr_mono_ns(fr_clock_system());
     uint32_t left = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct fr_source_partition *name = &source->names[answers[i].partition];
@@ -371,7 +374,7 @@ static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer *a
     }
     while (left) {
         uint32_t at;
-        rd_kafka_message_t *message = rd_kafka_consume_queue(queue, limit_ms(source, MARKS_MS));
+        rd_kafka_message_t *message = rd_kafka_consume_queue(queue, limit_ms(source, MARKS_MS) << source->marks_late);
         if (!message) /* nothing from any of them */
             break;
         for (uint32_t i = 0; fr_ingest_kafka_index(message, &at) && i < n; i++) {
@@ -382,6 +385,10 @@ static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer *a
         }
         rd_kafka_message_destroy(message);
     }
+    if (left && source->marks_late < MARKS_LATE_MAX)
+        source->marks_late++;
+    else if (!left && fr_mono_ns(fr_clock_system()) - begun < (uint64_t)AGAIN_MS * 1000000)
+        source->marks_late = 0;
     for (uint32_t i = 0; left && i < n; i++)
         if (answers[i].status == FR_AGAIN) {
             stop_asking(source, &answers[i]);

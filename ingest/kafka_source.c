@@ -27,9 +27,9 @@ enum {
     LOOK_EVERY = 20,       /* empty polls between two of them */
     SILENT_MS = 3000,      /* nothing was heard for so long: is anybody there? */
     ANSWER_MS = 2000,      /* and the answer may take so long */
-    /* Questions about all partitions have time limits that add up to less: when they took longer,
-     * the process stood still meanwhile, and they are asked again. */
-    CHECK_MS = 10000,
+    /* When the questions about all partitions took longer, the process may have stood still
+     * meanwhile, and they are asked once more. */
+    CHECK_MS = 2000,
 };
 
 /* ---- the stream ---- */
@@ -38,9 +38,14 @@ static void checked(void *self)
 {
     struct fr_kafka_source *source = self;
     fr_ingest_kafka_shut(source, &source->probe, &source->probe_topics);
-    uint64_t now = fr_clock_boot_ns();
-    if (now - source->polled_ns < (uint64_t)CHECK_MS * 1000000)
-        source->polled_ns = now;
+    if (!source->contact)
+        return;
+    struct fr_kafka_contact_time now = fr_kafka_contact_now();
+    source->twice = !source->twice && now.boot_ns - source->polled_ns > (uint64_t)CHECK_MS * 1000000;
+    if (source->twice)
+        return;
+    source->polled_ns = now.boot_ns;
+    fr_kafka_contact_checked(source->contact, now);
 }
 
 static void heard(struct fr_kafka_source *source)

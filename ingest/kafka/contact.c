@@ -6,7 +6,7 @@
  * before its records can be given, and what follows a silence or comes over another connection is
  * counted; the reader asks for the fingerprint again before it gives a record that may be from
  * after that (kafka_source.c). An answer of a broker that was never heard before is timed from the
- * reader's beginning, since the check that let reading begin was made then.
+ * last check of all partitions.
  *
  * Owner: none; a mutex guards the brokers, and the counts are atomic. */
 #include "kafka/contact.h"
@@ -103,6 +103,15 @@ static void fetched(struct fr_kafka_contact *contact, uint64_t name, const struc
         atomic_fetch_add(&contact->gaps, 1);
     broker->connected_again = false;
     broker->fetched = answer->at;
+}
+
+void fr_kafka_contact_checked(struct fr_kafka_contact *contact, struct fr_kafka_contact_time at)
+{
+    pthread_mutex_lock(&contact->mutex);
+    contact->begun = at;
+    for (uint32_t i = 0; i < contact->n; i++)
+        contact->brokers[i].fetched = at;
+    pthread_mutex_unlock(&contact->mutex);
 }
 
 void fr_kafka_contact_heard(struct fr_kafka_contact *contact, const struct fr_kafka_contact_answer *answer)

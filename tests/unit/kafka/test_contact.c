@@ -116,6 +116,22 @@ FR_CASE(a_broker_that_is_heard_first_is_timed_from_the_beginning)
     fr_kafka_contact_free(contact);
 }
 
+FR_CASE(a_check_ends_a_silence_but_not_a_lost_connection)
+{
+    struct fr_kafka_contact *contact = made();
+    answer(contact, "a/1", FETCH);
+    pass(10000); /* nothing is fetched while partitions are asked about */
+    fr_kafka_contact_checked(contact, now);
+    answer(contact, "a/1", FETCH);
+    answer(contact, "b/2", FETCH);
+    expect(contact, 0, 0);
+    answer(contact, "a/1", VERSIONS);
+    fr_kafka_contact_checked(contact, now);
+    answer(contact, "a/1", FETCH);
+    expect(contact, 0, 1);
+    fr_kafka_contact_free(contact);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +140,7 @@ int main(void)
         cmocka_unit_test(either_clock_shows_a_stall),
         cmocka_unit_test(another_connection_counts_with_its_first_records),
         cmocka_unit_test(a_broker_that_is_heard_first_is_timed_from_the_beginning),
+        cmocka_unit_test(a_check_ends_a_silence_but_not_a_lost_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,8 @@ struct fr_kafka_listener fr_kafka_contact_listener(struct fr_kafka_contact *cont
 void fr_kafka_contact_begin(struct fr_kafka_contact *contact, rd_kafka_t *reader);
 /* Milliseconds that a broker waits for records before it answers; any thread. */
 void fr_kafka_contact_set_wait(struct fr_kafka_contact *contact, int64_t wait_ms);
+/* All partitions were asked about: no silence is older than that. Any thread. */
+void fr_kafka_contact_checked(struct fr_kafka_contact *contact, struct fr_kafka_contact_time at);
 /* Any thread. What it counts is visible before anything of the answer is. */
 void fr_kafka_contact_heard(struct fr_kafka_contact *contact, const struct fr_kafka_contact_answer *answer);
 /* Any thread. */
