@@ -9,8 +9,8 @@
  * connections were made again or the partition's leader moved, because an election may have cut the
  * log behind that offset. A partition that cannot be asked waits, like one that broke.
  *
- * Once a minute the same is asked without a reason, about the record that was the last one at the
- * check before: the newest may be of the other log already. An answer that does not come is waited
+ * Once a minute the same is asked without a reason, about the record that was the last one a minute
+ * before: the newest may be of the other log already. An answer that does not come is waited
  * for until the next minute, and reading goes on meanwhile.
  *
  * Owner: ingest thread. */
@@ -72,7 +72,6 @@ enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct 
     const struct fr_source *source = &ingest->topics.source;
     fr_log(FR_LOG_DEBUG, "ingest", "contact",
            "again=%s note=\"contact with the brokers was lost: is the log the same?\"", again ? "true" : "false");
-    ingest->looked_ns = fr_mono_ns(ingest->clock);
     if (again) {
         for (uint32_t i = ingest->topics.first; i < ingest->n_streams; i++)
             if (fr_stream_is_read(&ingest->streams[i]))

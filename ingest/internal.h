@@ -134,7 +134,7 @@ struct fr_stream {
     uint32_t item;         /* items of the record at `next` that are in batches */
     uint64_t delivered;    /* records, in this history */
     struct fr_mark mark;
-    struct fr_mark anchor; /* the mark as of the last check that it passed */
+    struct fr_mark anchor; /* the mark as of the minute's look before */
     int64_t unverified;    /* offset of a mark that was said to be gone; -1: none */
     int64_t from;          /* offset to begin at: `next`, or that of the mark */
     int64_t end;           /* --until end, lockstep: first offset not read; -1: none */

@@ -43,9 +43,8 @@ static enum fr_status lose(struct fr_ingest *ingest, struct fr_stream *stream, i
            fr_log_quote(quoted, sizeof(quoted), err->text));
     stream->next = to;
     stream->item = 0;
-    stream->mark =
-        /* what follows is another log, or has a hole: nothing to compare with */
-        (struct fr_mark){.offset = -1};
+    /* what follows is another log, or has a hole: nothing to compare with */
+    stream->mark = stream->anchor = (struct fr_mark){.offset = -1};
     stream->lost += lost;
     if (damage != BEGINNING_GONE)
         fr_stream_forget_skips(ingest, stream);
@@ -227,7 +226,8 @@ static enum fr_status judge(struct fr_ingest *ingest, const struct look *look, c
         status = check_range(ingest, stream, look->low, err);
     else if (mark_of(look).offset >= 0)
         status = compare(ingest, look, mark ? mark : &gone, err);
-    stream->anchor = stream->mark;
+    if (look->anchored || stream->anchor.offset < 0)
+        stream->anchor = stream->mark;
     stream->from = stream->next;
     stream->there = FR_OK;
     if (status == FR_OK)

@@ -142,6 +142,7 @@ struct fr_kafka_contact_time fr_kafka_contact_now(void)
     return (struct fr_kafka_contact_time){fr_clock_boot_ns(), fr_wall_ms(fr_clock_system())};
 }
 
+/* NOLINTNEXTLINE(readability-function-size): its parameters are librdkafka's */
 static rd_kafka_resp_err_t on_answer(rd_kafka_t *client, int socket, const char *broker, int32_t id, int16_t api_key,
                                      int16_t version, int32_t number, size_t size, int64_t rtt_us,
                                      rd_kafka_resp_err_t error, void *opaque)

@@ -219,6 +219,11 @@ class Cases:
         new = kafka_admin.NewTopic(topic, 1, replica_assignment=[[1]], config={"retention.ms": "-1"})
         self.admin.create_topics([new])[topic].result(PATIENCE)
 
+    def silence(self):
+        """What is called at the end of one: it is longer than those that need no question."""
+        begin = time.monotonic()
+        return lambda: wait_until(lambda: time.monotonic() > begin + 1, "a second has passed")
+
     def _start_others(self):
         for _ in range(2):
             self.others.append(Kafka("--join", self.first.dir, "--properties", "replica.lag.time.max.ms=2000"))
@@ -244,12 +249,14 @@ class Cases:
             case.wait_trained(EACH * len(case.topics) * case.partitions)
         for case in stalled:
             case.stop()
+        silent = self.silence()
         more.make_anew(EACH + 200)
         equal.make_anew(EACH)
         fewer.make_anew(EACH - 200)
         one.make_anew(EACH + 100, EACH + 100)
         earliest.make_anew(EACH + 300)
         latest.make_anew(EACH + 300)
+        silent()
         for case in stalled:
             case.go_on()
         more.expect_refused(f"more/0: the record at offset {EACH - 1} ", OTHER, restart=True)
@@ -273,13 +280,13 @@ class Cases:
             case.wait_trained(EACH * case.partitions)
         for case in stalled:
             case.stop()
-        begin = time.monotonic()
+        silent = self.silence()
         for case in stalled:
             case.put(case.name, 0, 100)
         cut = [confluent_kafka.TopicPartition("retention", 0, EACH)]  # the fingerprint's record goes, what was not read stays
         for future in self.admin.delete_records(cut).values():
             future.result(PATIENCE)
-        wait_until(lambda: time.monotonic() > begin + 1, "a silence has a length")
+        silent()
         for case in stalled:
             case.go_on()
         for case in stalled:
@@ -291,9 +298,11 @@ class Cases:
         hung, cut, kept = cases
         for case in cases:
             case.wait_trained(EACH)
+        silent = self.silence()
         self.network.hang()
         hung.make_anew(EACH + 200)
         kept.put(kept.name, 0, 100)
+        silent()
         self.network.heal()
         hung.expect_refused(f"hung/0: the record at offset {EACH - 1} ", OTHER)
         self.network.hang()
@@ -312,16 +321,22 @@ class Cases:
         settings = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
         case = Case(self, "election", assignment=[ids], config=settings, brokers=brokers)
         case.wait_trained(EACH)
-        partition = lambda: self.admin.list_topics("election", timeout=PATIENCE).topics["election"].partitions[0]
-        leader, follower = self.others if partition().leader == ids[0] else self.others[::-1]
+        asking = kafka_admin.AdminClient({"bootstrap.servers": self.address, "socket.timeout.ms": 2000})  # one of the brokers will not answer
+
+        def partition():
+            try:
+                return asking.list_topics("election", timeout=5).topics["election"].partitions[0]
+            except confluent_kafka.KafkaException:
+                return None
+        leader, follower = self.others if wait_until(partition, "the partition").leader == ids[0] else self.others[::-1]
         os.kill(follower.pid(), signal.SIGSTOP)
-        wait_until(lambda: len(partition().isrs) == 1, "the follower is out of the replicas in sync")
+        wait_until(lambda: (seen := partition()) and len(seen.isrs) == 1, "the follower is out of the replicas in sync")
         case.put("election", 0, 200)
         case.wait_trained(EACH + 200)
         case.stop()
         leader.stop("--kill")
         os.kill(follower.pid(), signal.SIGCONT)
-        wait_until(lambda: partition().leader == ids[self.others.index(follower)], "the replica that lacks records leads")
+        wait_until(lambda: (seen := partition()) and seen.leader == ids[self.others.index(follower)], "the replica that lacks records leads")
         case.put("election", 0, 300)
         case.go_on()
         case.expect_refused(f"election/0: the record at offset {EACH + 199} ", OTHER, restart=True)

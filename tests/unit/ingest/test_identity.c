@@ -195,6 +195,10 @@ FR_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at)
     make_anew(s, 20); /* in a silence that was too short to be seen: read on from 10 */
     service_run(s);
     assert_int_equal(trained(s), 20);
+    s->log.gap = true; /* the newest record is of the new log */
+    service_run(s);
+    s->log.connected = true;
+    service_run(s);
     fr_clock_fake_advance_ms(&s->clock, 1000);
     assert_int_equal(fails(s), FR_E_MISMATCH);
     assert_non_null(strstr(s->err.text, "the record at offset 9 is not"));
