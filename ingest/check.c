@@ -265,9 +265,8 @@ enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *strea
     return FR_OK;
 }
 
-void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why)
+static void halt(struct fr_ingest *ingest, struct fr_stream *stream)
 {
-    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
     FR_CHECK(fr_stream_is_read(stream));
     stream->feed->source.halt(stream->feed->source.self, stream->partition);
     fr_held_forget(ingest, stream);
@@ -276,6 +275,20 @@ void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const ch
     stream->transaction_ns = 0;
     stream->retry_ns = 0;
     ingest->n_stopped++;
+}
+
+void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream)
+{
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    halt(ingest, stream);
+    fr_log(FR_LOG_DEBUG, "ingest", "renewed", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic, p->partition,
+           stream->next);
+}
+
+void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why)
+{
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    halt(ingest, stream);
     snprintf(ingest->problem, sizeof(ingest->problem), "%s/%" PRId32 ": %s", p->topic, p->partition, why);
     char quoted[512];
     /* A stream that is interrupted at every new try says so once. */

@@ -16,24 +16,10 @@
  * Owner: ingest thread. */
 #include "internal.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/log.h"
-
-void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream)
-{
-    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    FR_CHECK(fr_stream_is_read(stream));
-    stream->feed->source.halt(stream->feed->source.self, stream->partition);
-    stream->state = FR_STREAM_STOPPED;
-    stream->at_end = false;
-    stream->retry_ns = 0;
-    ingest->n_stopped++;
-    fr_log(FR_LOG_DEBUG, "ingest", "renewed", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic, p->partition,
-           stream->next);
-}
 
 static uint32_t topics_read(struct fr_ingest *ingest, struct fr_stream **streams)
 {

@@ -245,6 +245,8 @@ struct fr_ingest {
 enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err) FR_MUST_CHECK;
 void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why);
+/* Likewise without a reason to tell: it is checked and begun again with the next turn. */
+void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream);
 void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Its first offset is known: the owner may hear of it. */
 void fr_stream_resolve(struct fr_ingest *ingest, struct fr_stream *stream);
@@ -299,8 +301,6 @@ enum fr_status fr_streams_look_at_partitions(struct fr_ingest *ingest, struct fr
 /* Contact was lost, and nothing may take effect before the log is known to be the same: asks about
  * all partitions that are read. `again`: what was fetched is dropped. */
 enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct fr_err *err) FR_MUST_CHECK;
-/* Reading goes on after the next check. */
-void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream);
 /* The minute's look. */
 enum fr_status fr_streams_look(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 

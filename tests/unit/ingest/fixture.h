@@ -41,13 +41,10 @@ struct fake_log {
     struct fr_source_partition names[LOG_PARTITIONS];
     struct log_partition partitions[LOG_PARTITIONS];
     bool absent, down;
-    bool of_broker;             /* the timestamps */
-    bool gap, connected, moved; /* contact was lost since the last poll */
-    bool compacted;             /* a topic is, as far as anybody asks */
-    bool mute;                  /* no question is answered; reading goes on */
-    uint32_t duplicates;        /* give so many records below the offset that was asked */
-    uint32_t n_held;            /* events not released */
-    uint32_t questions;         /* of offsets and marks */
+    bool of_broker;      /* the timestamps */
+    uint32_t duplicates; /* give so many records below the offset that was asked */
+    uint32_t n_held;     /* events not released */
+    uint32_t questions;  /* of offsets and marks */
     int64_t committed;
     uint64_t made; /* records appended, the number of the next one's event time */
 };
@@ -160,7 +157,7 @@ static inline enum fr_status log_offsets(void *self, int64_t when, struct fr_sou
 {
     struct fake_log *log = self;
     log->questions++;
-    if (log->down || log->mute)
+    if (log->down)
         return fr_err_set(err, FR_E_UNAVAILABLE, "no offsets");
     for (uint32_t i = 0; i < n; i++) {
         const struct log_partition *p = &log->partitions[answers[i].partition];
@@ -212,12 +209,6 @@ static inline enum fr_status log_marks(void *self, struct fr_source_answer *answ
             }
     }
     return FR_OK;
-}
-
-static inline enum fr_status log_policies(void *self, struct fr_err *err)
-{
-    const struct fake_log *log = self;
-    return log->compacted ? fr_err_set(err, FR_E_MISMATCH, "topic samples is compacted") : FR_OK;
 }
 
 static inline void log_checked(void *self)
@@ -290,16 +281,6 @@ static inline enum fr_status log_poll(void *self, int64_t partition, int wait_ms
     struct fake_log *log = self;
     (void)wait_ms;
     (void)err;
-    if (log->gap || log->connected) {
-        *out = (struct fr_source_event){.kind = log->connected ? FR_SOURCE_CONNECTED : FR_SOURCE_GAP};
-        log->gap = log->connected = false;
-        return FR_OK;
-    }
-    if (log->moved && log->partitions[0].begun >= 0) {
-        *out = (struct fr_source_event){.kind = FR_SOURCE_MOVED};
-        log->moved = false;
-        return FR_OK;
-    }
     if (partition >= 0)
         return log_poll_one(log, (uint32_t)partition, out) ? FR_OK : FR_AGAIN;
     for (uint32_t i = 0; i < log->n_partitions; i++)
@@ -446,7 +427,6 @@ static inline struct service *service_new(const char *ingest, uint32_t n_partiti
         .discover = log_discover,
         .offsets = log_offsets,
         .marks = log_marks,
-        .policies = log_policies,
         .checked = log_checked,
         .begin = log_begin,
         .halt = log_halt,

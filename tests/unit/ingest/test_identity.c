@@ -4,10 +4,58 @@
 
 #define LIVE ", batch_size: 1, batch_wait: 20ms"
 
+/* What happened to the log's brokers, for the case that runs. */
+static struct {
+    bool gap, connected, moved; /* contact was lost since the last poll */
+    bool compacted;             /* a topic is, as far as anybody asks */
+    bool mute;                  /* no question is answered; reading goes on */
+} brokers;
+
+static enum fr_status poll_brokers(void *self, int64_t partition, int wait_ms, struct fr_source_event *out,
+                                   struct fr_err *err)
+{
+    const struct fake_log *log = self;
+    if (brokers.gap || brokers.connected) {
+        *out = (struct fr_source_event){.kind = brokers.connected ? FR_SOURCE_CONNECTED : FR_SOURCE_GAP};
+        brokers.gap = brokers.connected = false;
+        return FR_OK;
+    }
+    if (brokers.moved && log->partitions[0].begun >= 0) {
+        *out = (struct fr_source_event){.kind = FR_SOURCE_MOVED};
+        brokers.moved = false;
+        return FR_OK;
+    }
+    return log_poll(self, partition, wait_ms, out, err);
+}
+
+static enum fr_status ask_offsets(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
+                                  struct fr_err *err)
+{
+    if (brokers.mute)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "no offsets");
+    return log_offsets(self, when, answers, n, err);
+}
+
+static enum fr_status ask_policies(void *self, struct fr_err *err)
+{
+    (void)self;
+    return brokers.compacted ? fr_err_set(err, FR_E_MISMATCH, "topic samples is compacted") : FR_OK;
+}
+
+static struct service *with_brokers(const char *ingest)
+{
+    struct service *s = service_new(ingest, 1);
+    memset(&brokers, 0, sizeof(brokers));
+    s->source.poll = poll_brokers;
+    s->source.offsets = ask_offsets;
+    s->source.policies = ask_policies;
+    return s;
+}
+
 /* One partition of ten one-sample records, all in effect, and still running. */
 static struct service *reading(const char *ingest)
 {
-    struct service *s = service_new(ingest, 1);
+    struct service *s = with_brokers(ingest);
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 1);
     service_serve(s);
@@ -55,8 +103,8 @@ FR_CASE(a_topic_made_anew_in_a_gap_is_a_loss_before_a_record_of_it_is_trained)
         for (int connected = 0; connected < 2; connected++) {
             struct service *s = reading(LIVE);
             make_anew(s, sizes[i]);
-            s->log.gap = !connected;
-            s->log.connected = connected;
+            brokers.gap = !connected;
+            brokers.connected = connected;
             assert_int_equal(fails(s), sizes[i] < 10 ? FR_E_LOST : FR_E_MISMATCH);
             assert_non_null(
                 strstr(s->err.text, sizes[i] < 10 ? "missing at its end" : "the record at offset 9 is not"));
@@ -69,7 +117,7 @@ FR_CASE(on_loss_goes_by_policy_after_a_gap)
     for (int latest = 0; latest < 2; latest++) {
         struct service *s = reading(latest ? LIVE ", on_loss: latest" : LIVE ", on_loss: earliest");
         make_anew(s, 30);
-        s->log.gap = true;
+        brokers.gap = true;
         service_run(s);
         append(&s->log, 0, 1);
         service_run(s);
@@ -87,8 +135,8 @@ FR_CASE(the_same_log_is_read_on_after_a_gap)
     struct service *s = reading(LIVE);
     for (int i = 0; i < 6; i++) {
         uint32_t questions = s->log.questions;
-        s->log.gap = i % 2 == 0;
-        s->log.connected = !s->log.gap;
+        brokers.gap = i % 2 == 0;
+        brokers.connected = !brokers.gap;
         if (i == 2)
             skip_offsets(&s->log, 0, 3);
         append(&s->log, 0, 1);
@@ -97,7 +145,7 @@ FR_CASE(the_same_log_is_read_on_after_a_gap)
         assert_true(s->log.questions > questions);
     }
     assert_int_equal(s->positions.partitions[0].lost, 0);
-    s->log.gap = true;
+    brokers.gap = true;
     /* the fingerprint's record, too: unverified */
     delete_before(&s->log, 0, s->log.partitions[0].high);
     append(&s->log, 0, 1);
@@ -114,7 +162,7 @@ FR_CASE(what_was_fetched_before_retention_took_it_is_no_loss_after_a_gap)
         append(&s->log, 0, 1);
     p->fetched = p->n;
     p->low = 12;
-    s->log.gap = true;
+    brokers.gap = true;
     service_run(s);
     assert_int_equal(trained(s), 15);
     assert_int_equal(s->positions.partitions[0].lost, 0);
@@ -126,8 +174,8 @@ FR_CASE(nothing_takes_effect_until_the_question_is_answered)
         for (int one = 0; one < 2; one++) {
             struct service *s = reading(LIVE);
             append(&s->log, 0, 1);
-            s->log.gap = !connected;
-            s->log.connected = connected;
+            brokers.gap = !connected;
+            brokers.connected = connected;
             s->log.partitions[0].gone = one;
             s->log.down = !one;
             for (int i = 0; i < 20; i++)
@@ -149,7 +197,7 @@ FR_CASE(a_partition_whose_leader_moved_is_asked_about_and_begun_again)
 {
     struct service *s = reading(LIVE);
     append(&s->log, 0, 1);
-    s->log.moved = true;
+    brokers.moved = true;
     uint32_t questions = s->log.questions;
     service_run(s);
     assert_int_equal(trained(s), 11);
@@ -166,19 +214,19 @@ FR_CASE(what_another_connection_gives_is_fetched_again)
         append(&s->log, 0, 1);
     p->next = p->n; /* fetched, and not given: offsets 10 to 14; the reader would go on at 15 */
     append(&s->log, 0, 1);
-    s->log.connected = true;
+    brokers.connected = true;
     service_run(s);
     assert_int_equal(trained(s), 16);
 }
 
 FR_CASE(where_reading_begins_at_the_end_the_record_before_is_the_fingerprint)
 {
-    struct service *s = service_new(LIVE ", start: latest", 1);
+    struct service *s = with_brokers(LIVE ", start: latest");
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 1);
     service_serve(s);
     make_anew(s, 30);
-    s->log.gap = true;
+    brokers.gap = true;
     assert_int_equal(fails(s), FR_E_MISMATCH);
     assert_non_null(strstr(s->err.text, "the record at offset 9 is not"));
 }
@@ -195,9 +243,9 @@ FR_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at)
     make_anew(s, 20); /* in a silence that was too short to be seen: read on from 10 */
     service_run(s);
     assert_int_equal(trained(s), 20);
-    s->log.gap = true; /* the newest record is of the new log */
+    brokers.gap = true; /* the newest record is of the new log */
     service_run(s);
-    s->log.connected = true;
+    brokers.connected = true;
     service_run(s);
     fr_clock_fake_advance_ms(&s->clock, 1000);
     assert_int_equal(fails(s), FR_E_MISMATCH);
@@ -207,7 +255,7 @@ FR_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at)
 FR_CASE(a_minutes_look_without_an_answer_stops_nothing)
 {
     struct service *s = reading(LIVE);
-    s->log.mute = true;
+    brokers.mute = true;
     fr_clock_fake_advance_ms(&s->clock, 60000);
     append(&s->log, 0, 1);
     service_run(s);
@@ -218,7 +266,7 @@ FR_CASE(a_minutes_look_without_an_answer_stops_nothing)
 FR_CASE(a_topic_that_is_compacted_while_it_is_read_stops_the_service)
 {
     struct service *s = reading(LIVE);
-    s->log.compacted = true;
+    brokers.compacted = true;
     service_run(s);
     fr_clock_fake_advance_ms(&s->clock, 60000);
     assert_int_equal(fails(s), FR_E_MISMATCH);
@@ -227,7 +275,7 @@ FR_CASE(a_topic_that_is_compacted_while_it_is_read_stops_the_service)
 
 FR_CASE(lockstep_asks_after_a_gap_too)
 {
-    struct service *s = service_new(", lockstep: {records: 2, epoch_batches: 4}", 1);
+    struct service *s = with_brokers(", lockstep: {records: 2, epoch_batches: 4}");
     for (int i = 0; i < 20; i++)
         append(&s->log, 0, 1);
     assert_int_equal(service_start(s, true), FR_OK);
@@ -236,7 +284,7 @@ FR_CASE(lockstep_asks_after_a_gap_too)
     s->log.partitions[0].records[s->positions.partitions[0].offset + RING].timestamp_ms++;
     for (int i = 0; i < 20; i++)
         s->log.partitions[0].records[i].timestamp_ms++;
-    s->log.gap = true;
+    brokers.gap = true;
     enum fr_status status = FR_OK;
     for (int i = 0; i < 100 && status >= 0; i++)
         status = service_step(s, 1);
