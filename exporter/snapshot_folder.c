@@ -327,6 +327,10 @@ enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_e
         status = fr_snapshot_temporary(dir, name, part, err);
     if (status == FR_OK && rename(path, part) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
+    const struct fr_disk *disk = fr_disk_system();
+    /* else a power cut can keep the name and lose files */
+    if (status == FR_OK && disk->sync_dir(disk->self, dir) != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot sync %s: %s", dir, strerror(errno));
     return status == FR_OK ? fr_snapshot_remove_tree(part, err) : status;
 }
 

@@ -360,12 +360,16 @@ enum fr_status fr_savepoint_look(const char *path, struct fr_savepoint *out, str
 
 enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err)
 {
-    char part[PATH_MAX];
+    char part[PATH_MAX], above[PATH_MAX];
     enum fr_status status = join(part, path, ".part", err);
+    if (status == FR_OK)
+        status = parent(path, above, err);
     if (status == FR_OK)
         status = remove_tree(part, err);
     if (status == FR_OK && rename(path, part) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
+    if (status == FR_OK) /* else a power cut can keep the name and lose files */
+        status = sync_directory(fr_disk_system(), above, err);
     return status == FR_OK ? remove_tree(part, err) : status;
 }
 
