@@ -1,10 +1,11 @@
 /* End offsets of a bounded run (--until end, lockstep): fixed once, before the first record is
  * read, so that every restart stops at the same place.
  *
- * Text form: one "topic partition end\n" line per partition. The end of a file (`file:<path> 0
- * bytes`) is its size in bytes: a file is read whole, and must not have changed in between. A
- * partition that the text does not name was added later and is not read. --until TIME: the end is
- * the first record with that Kafka timestamp or a later one.
+ * Text form: "partitions <n>\n", so that a text that was cut at the end of a line is refused (older
+ * texts lack this line), then one "topic partition end\n" line per partition. The end of a file
+ * (`file:<path> 0 bytes`) is its size in bytes: a file is read whole, and must not have changed in
+ * between. A partition that the text does not name was added later and is not read. --until TIME:
+ * the end is the first record with that Kafka timestamp or a later one.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -16,6 +17,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "files.h"
+
+static const char count_word[] = "partitions ";
 
 /* A decimal number of [0, max] that ends at `stop`. */
 static bool parse_number(const char *text, char stop, int64_t max, int64_t *out)
@@ -60,13 +63,24 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
                       partition, topic);
 }
 
+/* -1: the text is of an older version, which did not say it. */
+static int64_t partitions_of(char **text)
+{
+    int64_t n = -1;
+    if (strncmp(*text, count_word, sizeof(count_word) - 1) == 0 &&
+        parse_number(*text + sizeof(count_word) - 1, '\n', UINT32_MAX, &n))
+        *text = strchr(*text, '\n') + 1;
+    return n;
+}
+
 static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
 {
     for (uint32_t i = 0; i < ingest->n_streams; i++)
         ingest->streams[i].fixed_end = -1;
     enum fr_status status = FR_OK;
     char *line = ingest->end_offsets;
-    while (status == FR_OK && *line) {
+    int64_t n = partitions_of(&line), found = 0;
+    for (; status == FR_OK && *line; found++) {
         char *stop = strchr(line, '\n');
         if (!stop)
             return fr_err_set(err, FR_E_CORRUPT, "lockstep.end of the state directory: the last line is cut off");
@@ -75,6 +89,11 @@ static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
         *stop = '\n';
         line = stop + 1;
     }
+    if (status == FR_OK && (found == 0 || (n >= 0 && found != n)))
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "lockstep.end of the state directory is cut off: it names %" PRId64
+                          " of the run's partitions; restore it from a backup",
+                          found);
     return status;
 }
 
@@ -109,6 +128,7 @@ static enum fr_status ask(struct fr_ingest *ingest, struct fr_err *err)
 {
     struct fr_buffer text = {0};
     enum fr_status status = FR_OK;
+    fr_buffer_printf(&text, "%s%" PRIu32 "\n", count_word, ingest->n_streams);
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
         const struct fr_partition_position *p = fr_stream_position(ingest, stream);

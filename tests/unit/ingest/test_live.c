@@ -361,7 +361,7 @@ FR_CASE(until_end_stops_at_the_ends_fixed_at_the_start)
     append(&s->log, 1, 1);
     skip_offsets(&s->log, 1, 2); /* the end is a marker: no record lies at end - 1 */
     assert_int_equal(service_start(s, true), FR_OK);
-    assert_string_equal(s->ends, "samples 0 5\nsamples 1 3\nsamples 2 0\n");
+    assert_string_equal(s->ends, "partitions 3\nsamples 0 5\nsamples 1 3\nsamples 2 0\n");
     append(&s->log, 0, 1);
     append(&s->log, 1, 1);
     append(&s->log, 2, 1);

@@ -105,10 +105,20 @@ FR_CASE(a_log_that_ends_before_its_fixed_end_is_refused)
 
 FR_CASE(damaged_end_offsets_are_refused)
 {
-    const char *const bad[] = {
-        "samples 0\n",           "samples 0 5", "samples 0 5 6\n", "samples -1 5\n",
-        "samples 0 -5\n",        "\n",          " 0 5\n",          "samples 0 99999999999999999999\n",
-        "samples 4294967296 5\n"};
+    const char *const bad[] = {"samples 0\n",
+                               "samples 0 5",
+                               "samples 0 5 6\n",
+                               "samples -1 5\n",
+                               "samples 0 -5\n",
+                               "\n",
+                               " 0 5\n",
+                               "samples 0 99999999999999999999\n",
+                               "samples 4294967296 5\n",
+                               "",
+                               "partitions 3\n",
+                               "partitions 3\nsamples 0 5\nsamples 1 3\n",
+                               "partitions 3\nsamples 0 5\nsamples 1 3\nsamples 2",
+                               "partitions 1\nsamples 0 5\nsamples 1 3\n"};
     for (size_t i = 0; i < FR_ARRAY_LEN(bad); i++) {
         struct service *s = uneven();
         s->ends = fr_strdup(bad[i]);

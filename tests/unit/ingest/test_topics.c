@@ -64,7 +64,7 @@ FR_CASE(lockstep_takes_all_topics_in_order_whenever_it_is_killed)
         }
         service_run(s);
         assert_string_equal(written(s), batches);
-        assert_string_equal(s->ends, "a 0 3\na 1 1\nb 0 3\n");
+        assert_string_equal(s->ends, "partitions 3\na 0 3\na 1 1\nb 0 3\n");
         service_free(s);
     }
 }
@@ -197,7 +197,7 @@ FR_CASE(a_run_until_a_time_ends_before_the_first_record_at_or_after_it)
     append(&s->log, 1, 1); /* beyond the end that the log had at the start */
     service_run(s);
     assert_true(s->end_of_stream);
-    assert_string_equal(s->ends, "samples 0 2\nsamples 1 1\nsamples 2 0\n");
+    assert_string_equal(s->ends, "partitions 3\nsamples 0 2\nsamples 1 1\nsamples 2 0\n");
     assert_int_equal(s->positions.partitions[0].trained, 2);
     assert_int_equal(s->positions.partitions[1].trained, 1);
     service_kill(s);
