@@ -72,6 +72,13 @@ struct fr_kafka_source {
     bool stable; /* the probe is asked for stable ends */
 };
 
+/* ---- kafka_source.c ---- */
+
+/* Around one question of ours about a topic through the reader: its answer is no reason for
+ * another one. */
+struct fr_kafka_contact_count fr_ingest_kafka_asking(const struct fr_kafka_source *source);
+void fr_ingest_kafka_asked(struct fr_kafka_source *source, struct fr_kafka_contact_count before);
+
 /* ---- kafka_questions.c ---- */
 
 /* The reader's or the probe's client, with a handle of each topic. */

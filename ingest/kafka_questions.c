@@ -76,7 +76,10 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
         {"check.crcs", "true"},
         {"allow.auto.create.topics", "false"},
         {"fetch.wait.max.ms", "50"},
-        {"fetch.error.backoff.ms", "100"},
+        /* After an error of a partition the client asks about its topic before it fetches again;
+         * the answer makes us ask for the fingerprint (kafka_source.c). */
+        {"topic.metadata.refresh.fast.interval.ms", "50"},
+        {"fetch.error.backoff.ms", "300"},
         {"queued.max.messages.kbytes", kbytes},
         {"queued.min.messages", records},
         {"fetch.max.bytes", fetch},
@@ -167,8 +170,11 @@ static enum fr_status discover_topic(struct fr_kafka_source *source, uint32_t to
 {
     const char *name = source->conf->ingest.topics[topic];
     struct fr_kafka_topic found;
+    struct fr_kafka_contact_count before = fr_ingest_kafka_asking(source);
     rd_kafka_resp_err_t code =
         fr_kafka_topic_ask(source->reader ? source->reader : source->probe, name, false, METADATA_MS, &found);
+    if (source->reader)
+        fr_ingest_kafka_asked(source, before);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return unavailable(source, code, "no answer from the brokers", err);
     if (found.error)

@@ -153,6 +153,18 @@ static enum fr_status take_health(struct fr_kafka_source *source, struct fr_sour
     return FR_AGAIN;
 }
 
+struct fr_kafka_contact_count fr_ingest_kafka_asking(const struct fr_kafka_source *source)
+{
+    return source->contact ? fr_kafka_contact_count(source->contact) : (struct fr_kafka_contact_count){0};
+}
+
+void fr_ingest_kafka_asked(struct fr_kafka_source *source, struct fr_kafka_contact_count before)
+{
+    bool answered = memcmp(&before, &source->answered, sizeof(before)) == 0;
+    if (answered && fr_ingest_kafka_asking(source).metadata == before.metadata + 1)
+        source->answered.metadata = before.metadata + 1;
+}
+
 /* Whether brokers are there when there is nothing to read: only a question can tell. One that has
  * stopped but keeps its connections (a machine that hangs, a network that swallows) would be known
  * to librdkafka after socket.timeout.ms, a minute; that cannot be shorter without ending large
@@ -166,8 +178,10 @@ static void look_again(struct fr_kafka_source *source)
     if (!down && fr_mono_ns(fr_clock_system()) - source->heard_ns < (uint64_t)SILENT_MS * 1000000)
         return;
     const struct rd_kafka_metadata *metadata;
+    struct fr_kafka_contact_count before = fr_ingest_kafka_asking(source);
     rd_kafka_resp_err_t code =
         rd_kafka_metadata(source->reader, 0, source->reader_topics[0], &metadata, down ? REVIVED_LOOK_MS : ANSWER_MS);
+    fr_ingest_kafka_asked(source, before);
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
         rd_kafka_metadata_destroy(metadata);
         heard(source);
@@ -209,7 +223,7 @@ static bool lost_contact(struct fr_kafka_source *source, int wait_ms)
     struct fr_kafka_contact_count count = fr_kafka_contact_count(source->contact);
     source->polled_ns = now;
     source->gap |= now - before > (uint64_t)(wait_ms + FR_KAFKA_CONTACT_SILENCE_MS) * 1000000 ||
-                   count.gaps != source->answered.gaps || count.connections != source->answered.connections;
+                   memcmp(&count, &source->answered, sizeof(count)) != 0;
     return source->gap;
 }
 

@@ -1,12 +1,13 @@
 /* Whether contact with the brokers was unbroken.
  *
- * A log is read by offset number, and a broker that answers after a silence may answer from another
- * log: the topic was made again, or an unclean election cut it. librdkafka 2.0.2 compares neither
- * topic ids nor leader epochs. So every fetch answer is timed in the thread that receives it,
- * before its records can be given, and what follows a silence or comes over another connection is
- * counted; the reader asks for the fingerprint again before it gives a record that may be from
- * after that (kafka_source.c). An answer of a broker that was never heard before is timed from the
- * last check of all partitions.
+ * A log is read by offset number, and a broker that answers after a silence may answer from
+ * another log: the topic was made again, or an unclean election cut it. librdkafka 2.0.2 compares
+ * neither topic ids nor leader epochs. So every fetch answer is timed in the thread that receives
+ * it, before its records can be given, and what follows a silence or comes over another connection
+ * is counted; the reader asks for the fingerprint again before it gives a record that may be from
+ * after that (kafka_source.c). So it does when the client asked about topics by itself: an error
+ * of a partition makes it ask and fetch again without a word. An answer of a broker that was never
+ * heard before is timed from the last check of all partitions.
  *
  * Owner: none; a mutex guards the brokers, and the counts are atomic. */
 #include "kafka/contact.h"
@@ -20,7 +21,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-enum { API_FETCH = 1, API_VERSIONS = 18 }; /* the first question over a new connection */
+enum { API_FETCH = 1, API_METADATA = 3, API_VERSIONS = 18 }; /* the last begins a connection */
 
 struct broker {
     uint64_t name; /* hash of it */
@@ -34,7 +35,7 @@ struct fr_kafka_contact {
     int64_t wait_ms;
     uint32_t n, capacity;
     struct broker *brokers; /* as many as the cluster has */
-    atomic_uint_least64_t gaps, connections;
+    atomic_uint_least64_t gaps, connections, metadata;
 };
 
 struct fr_kafka_contact *fr_kafka_contact_new(struct fr_kafka_contact_time now)
@@ -44,6 +45,7 @@ struct fr_kafka_contact *fr_kafka_contact_new(struct fr_kafka_contact_time now)
     contact->begun = now;
     atomic_init(&contact->gaps, 0);
     atomic_init(&contact->connections, 0);
+    atomic_init(&contact->metadata, 0);
     return contact;
 }
 
@@ -116,23 +118,22 @@ void fr_kafka_contact_checked(struct fr_kafka_contact *contact, struct fr_kafka_
 
 void fr_kafka_contact_heard(struct fr_kafka_contact *contact, const struct fr_kafka_contact_answer *answer)
 {
-    if (answer->api_key != API_FETCH && answer->api_key != API_VERSIONS)
-        return;
     uint64_t name = fr_xxh3_seed(answer->broker, strlen(answer->broker), 0);
     pthread_mutex_lock(&contact->mutex);
-    if (answer->api_key == API_FETCH) {
+    struct broker *broker = find(contact, name);
+    if (answer->api_key == API_FETCH)
         fetched(contact, name, answer);
-    } else {
-        struct broker *broker = find(contact, name);
-        if (broker)
-            broker->connected_again = true;
-    }
+    else if (answer->api_key == API_VERSIONS && broker)
+        broker->connected_again = true;
+    else if (answer->api_key == API_METADATA && contact->n) /* before, nothing was fetched */
+        atomic_fetch_add(&contact->metadata, 1);
     pthread_mutex_unlock(&contact->mutex);
 }
 
 struct fr_kafka_contact_count fr_kafka_contact_count(const struct fr_kafka_contact *contact)
 {
-    return (struct fr_kafka_contact_count){atomic_load(&contact->gaps), atomic_load(&contact->connections)};
+    return (struct fr_kafka_contact_count){atomic_load(&contact->gaps), atomic_load(&contact->connections),
+                                           atomic_load(&contact->metadata)};
 }
 
 /* ---- of the reader's client ---- */

@@ -272,6 +272,13 @@ class Cases:
         earliest.wait_trained(EACH + EACH + 310)
         latest.wait_trained(EACH + 10)
 
+    def a_topic_made_anew_while_it_is_read_is_a_loss(self):
+        """Filled beyond the position so soon that the client meets no error which it would tell."""
+        live = self.on_first("live")
+        live.wait_trained(EACH)
+        live.make_anew(EACH + 200)
+        live.expect_refused("live/0: ")
+
     def a_stop_without_a_change_loses_nothing(self):
         same, markers = self.on_first("same", partitions=2), self.on_first("markers", transactions=True)
         retention = self.on_first("retention")
@@ -345,7 +352,7 @@ class Cases:
 with Workspace() as work:
     cases = Cases(work)
     try:
-        run_cases(cases, ["a_topic_made_anew_while_the_daemon_is_stopped_is_a_loss", "a_stop_without_a_change_loses_nothing",
+        run_cases(cases, ["a_topic_made_anew_while_the_daemon_is_stopped_is_a_loss", "a_topic_made_anew_while_it_is_read_is_a_loss", "a_stop_without_a_change_loses_nothing",
                           "a_network_that_hangs_or_ends_connections_hides_no_other_topic", "an_unclean_election_while_the_daemon_is_stopped_is_a_loss"])
     finally:
         cases.close()

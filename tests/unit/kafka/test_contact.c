@@ -116,6 +116,19 @@ FR_CASE(a_broker_that_is_heard_first_is_timed_from_the_beginning)
     fr_kafka_contact_free(contact);
 }
 
+FR_CASE(what_the_client_asks_about_topics_is_counted_once_it_fetched)
+{
+    struct fr_kafka_contact *contact = made();
+    answer(contact, "a/bootstrap", METADATA);
+    answer(contact, "a/1", METADATA);
+    assert_int_equal(fr_kafka_contact_count(contact).metadata, 0);
+    answer(contact, "a/1", FETCH);
+    answer(contact, "b/2", METADATA);
+    assert_int_equal(fr_kafka_contact_count(contact).metadata, 1);
+    expect(contact, 0, 0);
+    fr_kafka_contact_free(contact);
+}
+
 FR_CASE(a_check_ends_a_silence_but_not_a_lost_connection)
 {
     struct fr_kafka_contact *contact = made();
@@ -140,6 +153,7 @@ int main(void)
         cmocka_unit_test(either_clock_shows_a_stall),
         cmocka_unit_test(another_connection_counts_with_its_first_records),
         cmocka_unit_test(a_broker_that_is_heard_first_is_timed_from_the_beginning),
+        cmocka_unit_test(what_the_client_asks_about_topics_is_counted_once_it_fetched),
         cmocka_unit_test(a_check_ends_a_silence_but_not_a_lost_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
