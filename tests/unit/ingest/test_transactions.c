@@ -101,7 +101,7 @@ static void expect_bounded(const char *options, bool aborted)
     struct service *s = service_new(options, 1);
     open_transaction(s);
     assert_int_equal(service_start(s, true), FR_OK);
-    assert_string_equal(s->ends, "samples 0 4\n");
+    assert_string_equal(s->ends, "partitions 1\nsamples 0 4\n");
     for (int i = 0; i < 3; i++)
         (void)!service_step(s, RING);
     assert_false(s->end_of_stream);
