@@ -25,6 +25,7 @@ void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void 
     cursor->depth = 0;
     cursor->depth_max = FR_DEPTH_MAX;
     cursor->string_max = FR_STRING_MAX;
+    cursor->passing = false;
     cursor->level[0].remaining = 1;
     cursor->level[0].is_map = 0;
     cursor->level[0].state = FR_JSON_FIRST;
@@ -105,7 +106,7 @@ static inline enum fr_status take_container(struct fr_cursor *cursor, struct fr_
     if (FR_UNLIKELY(values > left_after(cursor, at)))
         return fr_cursor_fail(cursor, FR_E_INVALID, "container counts more values than the input can hold");
     if (FR_UNLIKELY(cursor->depth >= cursor->depth_max || cursor->depth + 1 >= FR_LEVELS))
-        return fr_cursor_fail(cursor, FR_E_LIMIT, "nested deeper than 8 containers");
+        return fr_cursor_too_deep(cursor);
     enum fr_status status = accept(cursor, at);
     cursor->depth += 1;
     cursor->level[cursor->depth].remaining = values;
@@ -145,11 +146,13 @@ static enum fr_status take_number(struct fr_cursor *cursor, struct fr_token *tok
         bits32 = big_u32(at);
         memcpy(&single, &bits32, sizeof(single));
         token->kind = FR_TOKEN_FLOAT;
+        token->size = sizeof(single);
         token->f = (double)single;
         return accept(cursor, at + 4);
     case 0xcb:
         bits64 = big_u64(at);
         token->kind = FR_TOKEN_FLOAT;
+        token->size = sizeof(bits64);
         memcpy(&token->f, &bits64, sizeof(bits64));
         return accept(cursor, at + 8);
     case 0xcc:
@@ -305,4 +308,20 @@ enum fr_status fr_cursor_skip(struct fr_cursor *cursor, const struct fr_token *f
             return status;
     }
     return FR_OK;
+}
+
+enum fr_status fr_cursor_pass(struct fr_cursor *cursor)
+{
+    uint32_t depth_max = cursor->depth_max, string_max = cursor->string_max;
+    cursor->depth_max = FR_PASSED_DEPTH_MAX;
+    cursor->string_max = UINT32_MAX;
+    cursor->passing = true;
+    struct fr_token token;
+    enum fr_status status = fr_cursor_next(cursor, &token);
+    if (status == FR_OK)
+        status = fr_cursor_skip(cursor, &token);
+    cursor->depth_max = depth_max;
+    cursor->string_max = string_max;
+    cursor->passing = false;
+    return status;
 }

@@ -22,6 +22,12 @@ static inline enum fr_status fr_cursor_fail(struct fr_cursor *cursor, enum fr_st
     return status;
 }
 
+static inline enum fr_status fr_cursor_too_deep(struct fr_cursor *cursor)
+{
+    return fr_cursor_fail(cursor, FR_E_LIMIT,
+                          cursor->passing ? "nested deeper than 64 containers" : "nested deeper than 8 containers");
+}
+
 enum fr_status fr_cursor_next_json(struct fr_cursor *cursor, struct fr_token *token) FR_MUST_CHECK;
 
 #endif

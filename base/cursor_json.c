@@ -190,7 +190,17 @@ static enum fr_status take_string(struct fr_cursor *cursor, struct fr_token *tok
     return FR_OK;
 }
 
+static bool is_word(const uint8_t *at, const uint8_t *end, const char *word)
+{
+    size_t size = strlen(word);
+    return (size_t)(end - at) >= size && memcmp(at, word, size) == 0;
+}
+
 /* ---- numbers ---- */
+
+/* What Python and JavaScript write of their own accord. */
+static const char no_such_number[] =
+    "not a JSON value: JSON has no NaN and no Infinity; send null, or leave the value out";
 
 /* A number's text, split while its grammar is checked. */
 struct number {
@@ -274,11 +284,18 @@ static enum fr_status take_number(struct fr_cursor *cursor, struct fr_token *tok
 {
     struct number number;
     const uint8_t *stop = scan_number(at, cursor->end, &number);
+    if (!stop && is_word(at + 1, cursor->end, "Infinity"))
+        return invalid(cursor, no_such_number);
     if (!stop)
         return invalid(cursor, "not a JSON number");
+    *next = stop;
+    if (FR_UNLIKELY(cursor->passing)) { /* nobody asks for its value */
+        token->kind = FR_TOKEN_FLOAT;
+        token->f = 0;
+        return FR_OK;
+    }
     if (stop - at > NUMBER_MAX)
         return fr_cursor_fail(cursor, FR_E_LIMIT, "number longer than 512 characters");
-    *next = stop;
     if (number.integer && !number.overflow) {
         if (!number.negative || number.digits == 0) {
             token->kind = FR_TOKEN_UINT;
@@ -292,6 +309,8 @@ static enum fr_status take_number(struct fr_cursor *cursor, struct fr_token *tok
         }
     }
     token->kind = FR_TOKEN_FLOAT;
+    token->size = sizeof(token->f);
+    token->count = number.integer ? (uint32_t)(stop - at) : 0;
     token->f = number_value(&number, at, (size_t)(stop - at));
     if (!isfinite(token->f))
         return invalid(cursor, "number is not finite");
@@ -317,13 +336,15 @@ static enum fr_status take_word(struct fr_cursor *cursor, struct fr_token *token
             return FR_OK;
         }
     }
+    if (is_word(at, cursor->end, "NaN") || is_word(at, cursor->end, "Infinity"))
+        return invalid(cursor, no_such_number);
     return invalid(cursor, "not a JSON value");
 }
 
 static enum fr_status open_container(struct fr_cursor *cursor, struct fr_token *token, const uint8_t *at)
 {
     if (cursor->depth >= cursor->depth_max || cursor->depth + 1 >= FR_LEVELS)
-        return fr_cursor_fail(cursor, FR_E_LIMIT, "nested deeper than 8 containers");
+        return fr_cursor_too_deep(cursor);
     token->kind = *at == '{' ? FR_TOKEN_MAP : FR_TOKEN_ARRAY;
     cursor->level[cursor->depth].state = FR_JSON_AFTER;
     cursor->depth += 1;
@@ -371,6 +392,15 @@ static enum fr_status take_key(struct fr_cursor *cursor, struct fr_token *token,
 
 static enum fr_status next_at_top(struct fr_cursor *cursor, struct fr_token *token, const uint8_t *at)
 {
+    /* U+FEFF, which RFC 8259 lets readers ignore */
+    static const uint8_t mark[] = {0xef, 0xbb, 0xbf};
+    size_t left = (size_t)(cursor->end - at);
+    if (cursor->level[0].state == FR_JSON_FIRST && at == cursor->begin && left >= 2 && (at[0] ^ at[1]) == 1 &&
+        at[0] >= 0xfe)
+        return invalid(cursor, "UTF-16, which is not JSON here: write UTF-8");
+    if (cursor->level[0].state == FR_JSON_FIRST && at == cursor->begin && left >= sizeof(mark) &&
+        memcmp(at, mark, sizeof(mark)) == 0)
+        at = skip_space(at + sizeof(mark), cursor->end);
     if (cursor->level[0].state == FR_JSON_FIRST)
         return take_value(cursor, token, at);
     if (at == cursor->end)

@@ -123,4 +123,5 @@ FR_READ(slots)
         if (!cross)
             add_source(loader, fr_node_get(form, "of"), below, slot);
     }
+    fr_loader_slot_keys(loader, node, path);
 }

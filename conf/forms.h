@@ -43,6 +43,8 @@ FR_READ(slots);
 FR_FORM(transform);
 FR_FORM(buckets);
 FR_FORM(cross);
+/* sample_keys.c */
+FR_FORM(sample_key);
 /* layers.c */
 FR_READ(layers);
 FR_FORM(layer_op);
@@ -55,6 +57,10 @@ FR_FORM(task_prob);
 FR_FORM(task_loss);
 FR_READ(loss);
 FR_SHOW(loss_refs);
+
+/* Every key in samples is there once. */
+void fr_loader_slot_keys(struct fr_loader *loader, const struct fr_node *node, const char *path);
+void fr_loader_label_keys(struct fr_loader *loader, const struct fr_node *node, const char *path);
 
 /* Ascending numbers, into the slot and out of it. */
 void fr_boundaries_read(struct fr_loader *loader, const struct fr_node *list, const char *path,

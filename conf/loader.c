@@ -84,6 +84,13 @@ struct fr_words *fr_loader_words(struct fr_loader *loader)
     return &loader->words;
 }
 
+/* What others call a thing need not be a name of ours. */
+static const char *remedy_of(const char *path)
+{
+    bool keyed = strncmp(path, "slots.", 6) == 0 || strncmp(path, "labels.", 7) == 0;
+    return keyed ? "; what samples call it goes into its option `key`" : "";
+}
+
 bool fr_loader_name(struct fr_loader *loader, const struct fr_node *node, const char *path,
                     char out[static FR_NAME_MAX])
 {
@@ -91,8 +98,9 @@ bool fr_loader_name(struct fr_loader *loader, const struct fr_node *node, const 
     if (!text)
         return false;
     if (!fr_scalar_is_name(text))
-        return fr_refuse(loader, node, path, "`%.80s` is not a name; expected [A-Za-z_][A-Za-z0-9_]*, at most %d long",
-                         text, FR_NAME_MAX - 1);
+        return fr_refuse(loader, node, path,
+                         "`%.80s` is not a name; expected [A-Za-z_][A-Za-z0-9_]*, at most %d long%s", text,
+                         FR_NAME_MAX - 1, remedy_of(path));
     memset(out, 0, FR_NAME_MAX);
     memcpy(out, text, strlen(text));
     return true;

@@ -94,7 +94,7 @@ void fr_problems_release(struct fr_problems *problems)
 
 void fr_words_add(struct fr_words *words, const char *text, size_t size)
 {
-    if (words->count < FR_WORDS_MAX)
+    if (size > 0 && words->count < FR_WORDS_MAX) /* not a name that was refused */
         words->items[words->count++] = (struct fr_word){text, size};
 }
 

@@ -116,6 +116,8 @@ static const char *change_of(const struct fr_option *option)
         snprintf(path, sizeof(path), "tables.*.parts.*.%s", fr_option_name(option));
         option = fr_option_find(path);
     }
+    if (option->follows)
+        return option->type == FR_OPTION_ENTRIES ? "unread" : "model";
     if (option->fixed || (option->views | option->top) & FR_VIEW_MODEL)
         return "no";
     if (option->show == fr_option_show_optimizer)
@@ -168,7 +170,9 @@ void fr_conf_reference(struct fr_buffer *out)
         "Durations are integers with a unit `ms`, `s`, `m`, `h` or `d`; sizes with `B`, `KiB`, `MiB`, `GiB` or `TiB`; "
         "0 needs no unit.\n\nThe last column but one says whether a model that exists takes another value over at a restart: "
         "`yes`; `recorded`, and `freshet state` shows since which epoch; `while given`, recorded, but it neither comes "
-        "nor goes; an optimizer, to one of the `same state` (docs/operating.md); `no`. A running daemon takes no new values.\n");
+        "nor goes; an optimizer, to one of the `same state` (docs/operating.md); `model`, recorded, with a new model record "
+        "for replicas; of slots and labels those that are `unread` come and go, and their order changes; `no`. A running "
+        "daemon takes no new values.\n");
     for (size_t s = 0; s < FR_ARRAY_LEN(sections); s++) {
         fr_buffer_printf(out, "\n## %s\n\n", sections[s].title);
         if (sections[s].text)

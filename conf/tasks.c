@@ -50,6 +50,10 @@ FR_READ(label)
 {
     if (((const struct fr_conf_label *)scope)->has_min && !fr_node_get(node, "of"))
         fr_refuse(loader, node, path, "min needs another label to compare; expected of: LABEL");
+    const char *const carried[] = {"key", "negative"};
+    for (size_t i = 0; i < FR_ARRAY_LEN(carried) && fr_node_get(node, "of"); i++)
+        if (fr_node_get(node, carried[i]))
+            fr_refuse(loader, node, path, "%s is of labels that samples carry; expected no of beside it", carried[i]);
 }
 
 FR_READ(labels)
@@ -64,6 +68,7 @@ FR_READ(labels)
             break;
         }
     }
+    fr_loader_label_keys(loader, node, path);
     sort_labels(conf);
 }
 

@@ -161,6 +161,20 @@ static void put_malformed(const struct fr_ingest_status *ingest, struct fr_buffe
     fr_buffer_printf(out, "}");
 }
 
+/* Name -> how often it came to this process; "" is all names beyond the first few. */
+static void put_unknown(struct fr_buffer *out, const char *what, const struct fr_unknown_names *names)
+{
+    fr_buffer_printf(out, ",\"%s\":{", what);
+    for (uint32_t i = 0; i < names->n; i++) {
+        fr_buffer_printf(out, i ? "," : "");
+        fr_buffer_json_text(out, names->names[i]);
+        fr_buffer_printf(out, ":%" PRIu64, names->counts[i]);
+    }
+    if (names->counts[FR_UNKNOWN_OTHERS] > 0)
+        fr_buffer_printf(out, ",\"\":%" PRIu64, names->counts[FR_UNKNOWN_OTHERS]);
+    fr_buffer_printf(out, "}");
+}
+
 static void put_ingest(const struct fr_snapshots *s, struct fr_buffer *out)
 {
     fr_buffer_printf(out,
@@ -178,11 +192,14 @@ static void put_ingest(const struct fr_snapshots *s, struct fr_buffer *out)
     fr_buffer_json_text(out, s->ingest.problem);
     put_malformed(&s->ingest, out);
     fr_buffer_printf(out, "},\"ignored\":{\"unknown_names\":[");
-    for (uint32_t i = 0; i < s->ingest.unknown.n; i++) {
+    for (uint32_t i = 0; i < s->ingest.unknown.slots.n; i++) {
         fr_buffer_printf(out, i ? "," : "");
-        fr_buffer_json_text(out, s->ingest.unknown.names[i]);
+        fr_buffer_json_text(out, s->ingest.unknown.slots.names[i]);
     }
-    fr_buffer_printf(out, "],\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
+    fr_buffer_printf(out, "]");
+    put_unknown(out, "slots", &s->ingest.unknown.slots);
+    put_unknown(out, "keys", &s->ingest.unknown.keys);
+    fr_buffer_printf(out, ",\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
                      s->trainer.history.unknown_slots, s->trainer.history.unknown_extra, s->trainer.history.excess_ids);
 }
 

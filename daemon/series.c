@@ -90,6 +90,19 @@ static void series_state(struct fr_service *service, const struct fr_snapshots *
 
 /* ---- the stream ---- */
 
+static void series_unknown(struct fr_registry *registry, const char *of, const struct fr_unknown_names *names)
+{
+    for (uint32_t i = 0; i < names->n; i++) {
+        char labels[2 * FR_UNKNOWN_NAME_MAX + 32] = "";
+        fr_metric_label(labels, sizeof(labels), "of", of);
+        fr_metric_label(labels, sizeof(labels), "name", names->names[i]);
+        fr_counter(
+            registry, "freshet_unknown_names_total", labels,
+            "Values of names that the configuration does not have, ignored by this process: the first few names.",
+            names->counts[i]);
+    }
+}
+
 static void series_records(struct fr_registry *registry, const struct fr_snapshots *s)
 {
     const struct fr_ingest_status *ingest = &s->ingest;
@@ -102,6 +115,8 @@ static void series_records(struct fr_registry *registry, const struct fr_snapsho
                    "Malformed records that this process sent to the dead-letter topic, by reason.",
                    ingest->malformed_kinds[kind]);
     }
+    series_unknown(registry, "slots", &ingest->unknown.slots);
+    series_unknown(registry, "keys", &ingest->unknown.keys);
     fr_counter(registry, "freshet_records_future_total", "than=\"timestamp\"",
                "Records refused by this process because their event time lies further than future_max after the Kafka "
                "timestamp, or after the clock of this host.",

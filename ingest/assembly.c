@@ -336,21 +336,31 @@ static void tell_future(struct fr_ingest *ingest, enum fr_future future)
            fr_log_quote(reason, sizeof(reason), ingest->reason));
 }
 
-/* A line for each of the first few names; a slot that is misspelled trains as absent. */
+/* A line for each of the first few names. */
+static void tell_names(struct fr_ingest *ingest, const struct fr_stream *stream, const struct fr_unknown_names *names,
+                       uint32_t *told)
+{
+    const struct fr_partition_position *place = fr_stream_position(ingest, stream);
+    bool slots = told == &ingest->told_slots;
+    if (*told > names->n) /* files were read before, by a decoder of their own */
+        *told = 0;
+    for (; *told < names->n; ++*told) {
+        char quoted[2 * FR_UNKNOWN_NAME_MAX];
+        fr_log(FR_LOG_WARN, "ingest", slots ? "unknown_slot" : "unknown_key",
+               "name=%s topic=%s partition=%" PRId32 " offset=%" PRId64 " note=\"%s\"",
+               fr_log_quote(quoted, sizeof(quoted), names->names[*told]), place->topic, place->partition,
+               ingest->event.offset,
+               slots ? "no such slot in the configuration: its values are ignored"
+                     : "no such field, label or task, or a score out of range: its values are ignored");
+    }
+}
+
+/* What is misspelled trains as absent. */
 static void tell_unknown(struct fr_ingest *ingest, const struct fr_stream *stream)
 {
-    const struct fr_unknown_slots *unknown = fr_decoder_unknown(stream->feed->decoder);
-    const struct fr_partition_position *place = fr_stream_position(ingest, stream);
-    if (ingest->unknown_told > unknown->n) /* files were read before, by a decoder of their own */
-        ingest->unknown_told = 0;
-    for (; ingest->unknown_told < unknown->n; ingest->unknown_told++) {
-        char quoted[2 * FR_UNKNOWN_NAME_MAX];
-        fr_log(FR_LOG_WARN, "ingest", "unknown_slot",
-               "name=%s topic=%s partition=%" PRId32 " offset=%" PRId64
-               " note=\"no such slot in the configuration: its values are ignored\"",
-               fr_log_quote(quoted, sizeof(quoted), unknown->names[ingest->unknown_told]), place->topic,
-               place->partition, ingest->event.offset);
-    }
+    const struct fr_unknown *unknown = fr_decoder_unknown(stream->feed->decoder);
+    tell_names(ingest, stream, &unknown->slots, &ingest->told_slots);
+    tell_names(ingest, stream, &unknown->keys, &ingest->told_keys);
 }
 
 /* The end of a stream of which records are held waits with them. */

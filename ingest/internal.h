@@ -229,9 +229,10 @@ struct fr_ingest {
     struct fr_malformed_watch malformed;
     struct fr_clock_watch clocks;
     struct fr_held_queue held;
+    /* unknown names in the log */
+    uint32_t told_slots, told_keys;
     bool withholding;  /* lockstep: the sink keeps letters until a record of the start is good */
     uint64_t *present; /* [n_slots] samples that carried a value */
-    uint32_t unknown_told;
     unsigned long long told_future_ns, told_transaction_ns;
     bool drained; /* the last poll of the last turn gave nothing */
     int64_t last_timestamp_ms, started_ms;

@@ -237,9 +237,9 @@ static void pause_all(struct fr_ingest *ingest, const struct fr_feed *feed)
 
 /* ---- labels -1 and 1 ---- */
 
-static bool is_negative(const struct fr_ingest *ingest, const struct fr_stream *stream)
+static bool is_negative(const struct fr_stream *stream)
 {
-    return fr_decoder_malformed(stream->feed->decoder) == FR_MALFORMED_LABELS && strstr(ingest->reason, "label -1 ");
+    return fr_decoder_malformed(stream->feed->decoder) == FR_MALFORMED_SIGNED;
 }
 
 static bool are_negative(const struct fr_ingest *ingest)
@@ -256,8 +256,8 @@ static void pause_labels(struct fr_ingest *ingest, struct fr_proof *proof)
     const struct fr_ingest_refusal *last = &ingest->tally.last_malformed;
     snprintf(ingest->malformed.paused, sizeof(ingest->malformed.paused),
              "%" PRIu64 " of %" PRIu64 " records are malformed for a label of -1 (the last one %.40s/%" PRId32
-             " offset %" PRId64 ": %.120s), and the others alone would train: labels -1/1: map them to 0/1, and "
-             "restart; ingest.malformed_max: 1 passes over them",
+             " offset %" PRId64 ": %.120s), and the others alone would train: labels -1/1: map them to 0/1 "
+             "(labels.NAME.negative: -1), and restart; ingest.malformed_max: 1 passes over them",
              watch->trial_negative, watch->trial_records, last->topic, last->partition, last->offset, last->reason);
     if (proof->refused == 0)
         proof->first = *last;
@@ -269,7 +269,7 @@ static bool try_labels(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_proof *proof = stream->feed->proof;
-    bool negative = is_negative(ingest, stream);
+    bool negative = is_negative(stream);
     if (ingest->lockstep && !proof->tried && negative) {
         watch->trial_negative++;
         watch->trial_records = proof->taken;

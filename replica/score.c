@@ -202,7 +202,7 @@ uint64_t freshet_reader_ignored(struct freshet_reader *reader, char *names, size
         names[0] = 0;
     for (size_t f = 0; f < 2; f++) {
         const struct fr_decoder *decoder = reader->scorer.decoders[f];
-        const struct fr_unknown_slots *unknown = decoder ? fr_decoder_unknown(decoder) : NULL;
+        const struct fr_unknown_names *unknown = decoder ? &fr_decoder_unknown(decoder)->slots : NULL;
         for (uint32_t i = 0; unknown && i < unknown->n && size + 1 < room; i++) {
             int more = snprintf(names + size, room - size, "%s%s", size ? " " : "", unknown->names[i]);
             size = size + (size_t)more < room ? size + (size_t)more : room - 1;

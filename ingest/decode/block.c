@@ -13,7 +13,7 @@ struct block {
     int64_t t_ms;
     uint64_t serial;
     unsigned seen;
-    uint64_t unknown_shared; /* columns of no slot in `shared` */
+    uint64_t unknown_shared[FR_UNKNOWN_PLACES]; /* columns of no slot in `shared` */
 };
 
 /* ---- slots ---- */
@@ -50,16 +50,21 @@ static enum fr_status column_kind(struct fr_decoder *d, const struct fr_token *f
 }
 
 /* An unknown column counts as often as the slot's values would: for each sample, or each group. */
-static void count_unknown(struct fr_decoder *d, struct block *block, bool shared, uint64_t before)
+static void count_unknown(struct fr_decoder *d, struct block *block, bool shared,
+                          const struct fr_unknown_counts *before)
 {
-    uint64_t columns = d->staging.unknown_slots - before;
-    d->staging.unknown_slots = before + (shared ? 0 : columns * block->n);
-    block->unknown_shared += shared ? columns : 0;
+    if (!d->staging.any_unknown)
+        return;
+    for (uint32_t i = 0; i < FR_UNKNOWN_PLACES; i++) {
+        uint64_t *slots = &d->staging.unknown.slots[i], columns = *slots - before->slots[i];
+        *slots = before->slots[i] + (shared ? 0 : columns * block->n);
+        block->unknown_shared[i] += shared ? columns : 0;
+    }
 }
 
 static enum fr_status parse_columns(struct fr_decoder *d, struct block *block, bool shared)
 {
-    uint64_t unknown = d->staging.unknown_slots;
+    struct fr_unknown_counts unknown = d->staging.unknown;
     struct fr_token first;
     enum fr_status status = fr_decode_next(d, &first);
     if (status != FR_OK)
@@ -71,7 +76,7 @@ static enum fr_status parse_columns(struct fr_decoder *d, struct block *block, b
     for (int32_t slot = FR_NO_INDEX;;) {
         bool packed;
         if ((status = fr_decode_slot_key(d, &map, &slot)) != FR_OK || slot == FR_NO_INDEX) {
-            count_unknown(d, block, shared, unknown);
+            count_unknown(d, block, shared, &unknown);
             return status;
         }
         if ((status = fr_decode_next(d, &first)) != FR_OK)
@@ -189,8 +194,9 @@ static enum fr_status parse_y(struct fr_decoder *d, struct block *block)
         return status;
     if (first.kind != FR_TOKEN_MAP)
         return fr_decode_fail(d, FR_E_INVALID, "%s where a map label -> column was expected", fr_decode_kind(&first));
-    for (uint32_t seen = 0, label;;) {
-        if ((status = fr_decode_member(d, false, &seen, &label)) != FR_OK || label == d->n_carried)
+    struct fr_members members = {.times = block->n};
+    for (uint32_t label;;) {
+        if ((status = fr_decode_member(d, &members, &label)) != FR_OK || label == d->n_carried)
             return status;
         if ((status = parse_field_column(d, block, FR_FIELD_Y, label)) != FR_OK)
             return status;
@@ -300,7 +306,8 @@ static enum fr_status finish_block(struct fr_decoder *d, const struct block *blo
                               grouped == FR_FIELD_G ? "shared" : "g");
     for (uint32_t i = 0; !grouped && i < block->n; i++)
         staging->group_begin[++staging->n_groups] = i + 1;
-    staging->unknown_slots += block->unknown_shared * staging->n_groups;
+    for (uint32_t i = 0; staging->any_unknown && i < FR_UNKNOWN_PLACES; i++)
+        staging->unknown.slots[i] += block->unknown_shared[i] * staging->n_groups;
     enum fr_status status;
     for (uint32_t s = 0; grouped && s < staging->n_slots; s++) {
         struct fr_column_rows rows = {.limit = staging->n_groups, .exact = true};

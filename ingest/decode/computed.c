@@ -162,16 +162,17 @@ static enum fr_status cross_entry(struct fr_decoder *d, uint32_t s, struct fr_st
     for (uint32_t k = kept; k-- > 0; step_back(operands, place, n)) {
         to->keys[to->n_keys + k] = combine(slot->seed, operands, place, n, &weights[k]);
         weighted |= weights[k] != 1.0f;
-        if (!__builtin_isfinite(weights[k])) {
+        if (!__builtin_isfinite(weights[k]) || !(__builtin_fabsf(weights[k]) <= d->weight_max)) {
             d->path.name = slot->name;
-            return fr_decode_fail(d, FR_E_INVALID, "weights of ids multiply to no finite number");
+            return fr_decode_fail(d, FR_E_INVALID, "weights of ids multiply to %.9g, beyond ingest.weight_max (%g)",
+                                  (double)weights[k], (double)d->weight_max);
         }
     }
     to->n_keys += kept;
     (void)fr_staging_close(to, kept, weighted ? weights : NULL);
     if (to == &column->shared)
         column->expanded += kept * times;
-    return FR_OK;
+    return weighted ? fr_decode_check_mean(d, s, to, to->n_entries - 1) : FR_OK;
 }
 
 /* Where the next entries of the sources lie. */

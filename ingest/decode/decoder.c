@@ -34,6 +34,7 @@ static struct fr_decoder *decoder_new(const struct fr_conf *conf, enum fr_format
     fr_decode_names_init(&d->names, conf);
     fr_decode_computed_init(d);
     fr_decode_dense_init(d);
+    fr_decode_weights_init(d);
     return d;
 }
 
@@ -55,6 +56,7 @@ void fr_decoder_free(struct fr_decoder *d)
     fr_decode_names_release(&d->names);
     fr_key_set_release(&d->sample_keys);
     fr_key_set_release(&d->group_keys);
+    fr_key_set_release(&d->member_keys);
     fr_buffer_release(&d->scratch);
     fr_buffer_release(&d->reason);
     free(d->required);
@@ -111,7 +113,8 @@ enum fr_status fr_decode_record(struct fr_decoder *d, const struct fr_record *re
 {
     fr_staging_clear(&d->staging);
     fr_buffer_clear(&d->scratch);
-    d->timestamp_ms = record->timestamp_ms;
+    d->kafka_ms = record->timestamp_ms;
+    d->timestamp_ms = fr_decode_timestamp(record->timestamp_ms);
     d->received_ms = record->received_ms;
     d->future = FR_FUTURE_NONE;
     d->path = (struct fr_decode_path){.item = -1, .sub = -1, .entry = -1, .index = -1};
@@ -133,6 +136,7 @@ enum fr_status fr_decode_record(struct fr_decoder *d, const struct fr_record *re
         *reason = (const char *)d->reason.data;
         return status;
     }
+    fr_decode_unknown_accept(d);
     *n_samples = d->staging.n_samples;
     return FR_OK;
 }
@@ -193,7 +197,7 @@ enum fr_malformed fr_decoder_malformed(const struct fr_decoder *d)
     return d->malformed;
 }
 
-const struct fr_unknown_slots *fr_decoder_unknown(const struct fr_decoder *d)
+const struct fr_unknown *fr_decoder_unknown(const struct fr_decoder *d)
 {
     return &d->unknown;
 }

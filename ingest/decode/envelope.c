@@ -1,5 +1,5 @@
-/* The keys of an envelope, which samples, groups and blocks share: fields, x_ keys, duplicates,
- * keys of another form.
+/* The keys of an envelope, which samples, groups and blocks share: fields, duplicates, keys
+ * of another form, keys of none.
  *
  * It does not read what is behind a field's key.
  *
@@ -31,7 +31,7 @@ unsigned fr_decode_field(const struct fr_token *key)
     }
 }
 
-/* A key the form has no field for: an x_ key is passed over, anything else is a fault. */
+/* A key the form has no field for: one of another form is a fault, anything else is passed over. */
 static enum fr_status other_key(struct fr_decoder *d, const struct fr_token *key, unsigned allowed,
                                 struct fr_slot_map *map)
 {
@@ -42,14 +42,9 @@ static enum fr_status other_key(struct fr_decoder *d, const struct fr_token *key
         return fr_decode_fail(d, FR_E_INVALID, "key %s in an item of a group", fr_decode_shown(d, key));
     if (field)
         return fr_decode_fail(d, FR_E_INVALID, "keys of two forms (%s)", fr_decode_shown(d, key));
-    if (key->size < 2 || memcmp(key->bytes, "x_", 2) != 0)
-        return fr_decode_fail(d, FR_E_INVALID, "unknown key %s", fr_decode_shown(d, key));
-    if (!fr_key_set_add(map->keys, map->serial, 0, key))
-        return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(d, key));
-    d->staging.unknown_extra++;
-    struct fr_token value;
-    enum fr_status status = fr_decode_next(d, &value);
-    return status == FR_OK ? fr_decode_skip(d, &value) : status;
+    if (d->conf->ingest.strict && (key->size < 2 || memcmp(key->bytes, "x_", 2) != 0))
+        return fr_decode_fail(d, FR_E_INVALID, "unknown key %s (ingest.strict)", fr_decode_shown(d, key));
+    return fr_decode_unknown_key(d, map, key);
 }
 
 enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,

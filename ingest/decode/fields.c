@@ -14,35 +14,81 @@ static const int64_t SECONDS_MAX = 100000000000;
 /* 10^14: as ms the year 5138, as microseconds March 1973 */
 static const int64_t MICROSECONDS_MIN = 100000000000000;
 
-enum fr_status fr_decode_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found)
+/* Of a served prediction: the squares of more would hide all others in a sum of doubles. */
+static const float PREDICTION_MAX = 1e15f;
+
+static bool is_key(const struct fr_token *key, const char *text)
 {
-    struct fr_token key;
-    uint32_t count = tasks ? d->conf->n_tasks : d->n_carried;
+    return strlen(text) == key->size && memcmp(text, key->bytes, key->size) == 0;
+}
+
+/* Number of the label or task, or how many there are. */
+static uint32_t find_member(const struct fr_decoder *d, bool tasks, const struct fr_token *key)
+{
+    uint32_t i = 0;
+    if (tasks) {
+        while (i < d->conf->n_tasks && !is_key(key, d->conf->tasks[i].name))
+            i++;
+        return i;
+    }
+    for (; i < d->n_carried; i++)
+        if (d->label_keys[i].size == key->size && memcmp(d->label_keys[i].text, key->bytes, key->size) == 0)
+            break;
+    return i;
+}
+
+/* A key of none: passed over, or a fault. */
+static enum fr_status unknown_member(struct fr_decoder *d, struct fr_members *members, const struct fr_token *key)
+{
+    for (uint32_t l = d->n_carried; !members->tasks && l < d->conf->n_labels; l++)
+        if (is_key(key, d->conf->labels[l].name))
+            return fr_decode_fail(d, FR_E_INVALID, "%s is derived, not given", fr_decode_shown(d, key));
+    if (d->conf->ingest.strict)
+        return fr_decode_fail(d, FR_E_INVALID, "%s is no %s of the config (ingest.strict)", fr_decode_shown(d, key),
+                              members->tasks ? "task" : "label");
+    return fr_decode_unknown_member(d, members, key);
+}
+
+enum fr_status fr_decode_member(struct fr_decoder *d, struct fr_members *members, uint32_t *found)
+{
+    uint32_t count = members->tasks ? d->conf->n_tasks : d->n_carried;
     d->path.name = NULL;
-    enum fr_status status = fr_decode_next(d, &key);
-    if (status != FR_OK)
-        return status;
-    *found = count;
-    if (key.kind == FR_TOKEN_END)
-        return FR_OK;
-    if (key.kind != FR_TOKEN_STRING)
-        return fr_decode_fail(d, FR_E_INVALID, "%s as a key", fr_decode_kind(&key));
-    for (uint32_t i = 0; i < count; i++) {
-        const char *name = tasks ? d->conf->tasks[i].name : d->conf->labels[i].name;
-        if (strlen(name) != key.size || memcmp(name, key.bytes, key.size) != 0)
+    for (;;) {
+        struct fr_token key;
+        enum fr_status status = fr_decode_next(d, &key);
+        if (status != FR_OK)
+            return status;
+        *found = count;
+        if (key.kind == FR_TOKEN_END)
+            return FR_OK;
+        if (key.kind != FR_TOKEN_STRING)
+            return fr_decode_fail(d, FR_E_INVALID, "%s as a key", fr_decode_kind(&key));
+        uint32_t i = find_member(d, members->tasks, &key);
+        if (i == count) {
+            if ((status = unknown_member(d, members, &key)) != FR_OK)
+                return status;
             continue;
-        d->path.name = name;
-        if (*seen & 1u << i)
+        }
+        d->path.name = members->tasks ? d->conf->tasks[i].name : d->conf->labels[i].name;
+        if (members->seen & 1u << i)
             return fr_decode_fail(d, FR_E_INVALID, "duplicate key");
-        *seen |= 1u << i;
+        members->seen |= 1u << i;
         *found = i;
         return FR_OK;
     }
-    for (uint32_t l = d->n_carried; !tasks && l < d->conf->n_labels; l++)
-        if (strlen(d->conf->labels[l].name) == key.size && !memcmp(d->conf->labels[l].name, key.bytes, key.size))
-            return fr_decode_fail(d, FR_E_INVALID, "%s is derived, not given", fr_decode_shown(d, &key));
-    return fr_decode_fail(d, FR_E_INVALID, "%s is no %s of the config", fr_decode_shown(d, &key),
-                          tasks ? "task" : "label");
+}
+
+__attribute__((cold)) static enum fr_status not_in_unit(struct fr_decoder *d, uint32_t label, double value)
+{
+    if (value != -1.0 || d->conf->labels[label].has_negative)
+        return fr_decode_fail(d, FR_E_INVALID, "label %.9g is not in [0,1]", value);
+    const char *name = d->conf->labels[label].name;
+    (void)fr_decode_fail(d, FR_E_INVALID,
+                         "label -1 is not in [0,1]: where labels are -1 and 1, map them to 0 and 1 with "
+                         "labels.%s.negative: -1",
+                         name);
+    d->malformed = FR_MALFORMED_SIGNED;
+    return FR_E_INVALID;
 }
 
 enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token)
@@ -60,8 +106,11 @@ enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struc
             return fr_decode_fail(d, FR_E_INVALID, "%s where a label was expected", fr_decode_kind(token));
         /* Compared before rounding: 1.00000001 rounds to 1 and is a fault all the same. */
         double exact = token->kind == FR_TOKEN_FLOAT ? token->f : (double)v;
+        const struct fr_conf_label *conf = &d->conf->labels[label];
+        if (conf->has_negative && exact == (double)conf->negative)
+            exact = v = 0.0f;
         if ((d->unit_labels & 1u << label) && !(exact >= 0.0 && exact <= 1.0))
-            return fr_decode_fail(d, FR_E_INVALID, "label %.9g is not in [0,1]", exact);
+            return not_in_unit(d, label, exact);
     }
     d->staging.labels[(size_t)d->at * d->staging.n_labels + label] = v;
     return FR_OK;
@@ -75,9 +124,10 @@ enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first)
     if (first->kind == FR_TOKEN_NIL)
         return FR_OK;
     if (first->kind == FR_TOKEN_MAP) {
-        uint32_t seen = 0, label;
+        struct fr_members members = {.times = 1};
+        uint32_t label;
         for (;;) {
-            if ((status = fr_decode_member(d, false, &seen, &label)) != FR_OK || label == n_labels)
+            if ((status = fr_decode_member(d, &members, &label)) != FR_OK || label == n_labels)
                 return status;
             if ((status = fr_decode_next(d, &token)) != FR_OK)
                 return status;
@@ -126,10 +176,11 @@ enum fr_status fr_decode_w(struct fr_decoder *d, const struct fr_token *first)
 {
     if (first->kind != FR_TOKEN_MAP)
         return set_weight(d, LABELS_ALL, first);
-    uint32_t seen = 0, label;
+    struct fr_members members = {.times = 1};
+    uint32_t label;
     for (;;) {
         struct fr_token token;
-        enum fr_status status = fr_decode_member(d, false, &seen, &label);
+        enum fr_status status = fr_decode_member(d, &members, &label);
         if (status != FR_OK || label == d->n_carried)
             return status;
         if ((status = fr_decode_next(d, &token)) != FR_OK)
@@ -162,6 +213,32 @@ static enum fr_status refuse_future(struct fr_decoder *d, enum fr_future future,
                           (long long)d->conf->ingest.future_max_ms);
 }
 
+static bool is_ms(int64_t t_ms)
+{
+    return t_ms >= SECONDS_MAX && t_ms < MICROSECONDS_MIN;
+}
+
+static const char *unit_of(int64_t t_ms)
+{
+    return t_ms < SECONDS_MAX ? "seconds" : "micro- or nanoseconds";
+}
+
+int64_t fr_decode_timestamp(int64_t timestamp_ms)
+{
+    return is_ms(timestamp_ms) ? timestamp_ms : 0;
+}
+
+enum fr_status fr_decode_no_time(struct fr_decoder *d)
+{
+    if (d->kafka_ms <= 0)
+        return fr_decode_fail(d, FR_E_INVALID, "t is missing and the record has no Kafka timestamp");
+    d->path.field = "t";
+    return fr_decode_fail(d, FR_E_INVALID,
+                          "t is missing and the record's Kafka timestamp, %lld, is %s, not ms: mend the producer's "
+                          "clock unit, send t, or set message.timestamp.type=LogAppendTime of the topic",
+                          (long long)d->kafka_ms, unit_of(d->kafka_ms));
+}
+
 enum fr_status fr_decode_check_clock(struct fr_decoder *d, int64_t t_ms)
 {
     if (d->scoring || d->received_ms <= 0 || t_ms <= d->received_ms)
@@ -173,11 +250,8 @@ enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms)
 {
     if (t_ms <= 0)
         return fr_decode_fail(d, FR_E_INVALID, "event time is not above 0");
-    if (t_ms < SECONDS_MAX)
-        return fr_decode_fail(d, FR_E_INVALID, "%lld is seconds, not ms", (long long)t_ms);
-    /* Lines of files: in lockstep nothing else keeps it from the watermark. */
-    if (d->timestamp_ms <= 0 && t_ms >= MICROSECONDS_MIN)
-        return fr_decode_fail(d, FR_E_INVALID, "%lld is micro- or nanoseconds, not ms", (long long)t_ms);
+    if (!is_ms(t_ms))
+        return fr_decode_fail(d, FR_E_INVALID, "%lld is %s, not ms", (long long)t_ms, unit_of(t_ms));
     if (!d->scoring && d->timestamp_ms > 0 && t_ms > d->timestamp_ms) {
         enum fr_status status = refuse_future(d, FR_FUTURE_TIMESTAMP, t_ms, d->timestamp_ms);
         if (status != FR_OK)
@@ -206,15 +280,25 @@ enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first)
     return FR_OK;
 }
 
+/* A score that metrics could take: nothing is trained by it, so another one costs the sample
+ * nothing. */
+static bool is_score(const struct fr_conf_task *task, float score)
+{
+    if (task->loss == FR_LOSS_MSE)
+        return __builtin_fabsf(score) <= PREDICTION_MAX;
+    return score >= 0.0f && score <= 1.0f;
+}
+
 enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first)
 {
     if (first->kind != FR_TOKEN_MAP)
         return fr_decode_fail(d, FR_E_INVALID, "%s where a map task -> score was expected", fr_decode_kind(first));
-    uint32_t seen = 0, task;
+    struct fr_members members = {.tasks = true, .times = 1};
+    uint32_t task;
     for (;;) {
         struct fr_token token;
         float score;
-        enum fr_status status = fr_decode_member(d, true, &seen, &task);
+        enum fr_status status = fr_decode_member(d, &members, &task);
         if (status != FR_OK || task == d->conf->n_tasks)
             return status;
         if ((status = fr_decode_next(d, &token)) != FR_OK)
@@ -222,6 +306,10 @@ enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first)
         if ((status = fr_decode_f32(&token, &score)) != FR_OK)
             return fr_decode_fail(d, FR_E_INVALID,
                                   status == FR_E_NONFINITE ? "score is not finite" : "score is not a number");
+        if (!is_score(&d->conf->tasks[task], score)) {
+            fr_decode_unused_score(d, d->conf->tasks[task].name);
+            continue;
+        }
         fr_staging_serve(&d->staging);
         d->staging.served[(size_t)d->at * d->staging.n_tasks + task] = score;
     }

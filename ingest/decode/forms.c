@@ -11,8 +11,16 @@
 
 /* ---- samples ---- */
 
+static enum fr_status pass_id(struct fr_decoder *d)
+{
+    d->path.field = "id";
+    return fr_decode_pass(d);
+}
+
 static enum fr_status sample_field(struct fr_decoder *d, unsigned field, struct fr_slot_map *map)
 {
+    if (field == FR_FIELD_ID)
+        return pass_id(d);
     struct fr_token first;
     enum fr_status status = fr_decode_next(d, &first);
     if (status != FR_OK)
@@ -38,12 +46,9 @@ static enum fr_status sample_field(struct fr_decoder *d, unsigned field, struct 
     case FR_FIELD_S:
         d->path.field = "s";
         return fr_decode_s(d, &first);
-    case FR_FIELD_P:
+    default: /* p */
         d->path.field = "p";
         return fr_decode_p(d, &first);
-    default: /* id */
-        d->path.field = "id";
-        return fr_decode_skip(d, &first);
     }
 }
 
@@ -121,6 +126,8 @@ static enum fr_status parse_items(struct fr_decoder *d, uint64_t group)
 
 static enum fr_status group_field(struct fr_decoder *d, unsigned field, struct fr_slot_map *map, int64_t *t_ms)
 {
+    if (field == FR_FIELD_ID)
+        return pass_id(d);
     struct fr_token first;
     enum fr_status status = fr_decode_next(d, &first);
     if (status != FR_OK)
@@ -136,12 +143,9 @@ static enum fr_status group_field(struct fr_decoder *d, unsigned field, struct f
         if (first.kind != FR_TOKEN_ARRAY)
             return fr_decode_fail(d, FR_E_INVALID, "%s where an array of samples was expected", fr_decode_kind(&first));
         return parse_items(d, map->group);
-    case FR_FIELD_T:
+    default: /* t */
         d->path.field = "t";
         return fr_decode_t(d, &first, t_ms);
-    default: /* id */
-        d->path.field = "id";
-        return fr_decode_skip(d, &first);
     }
 }
 
@@ -206,11 +210,11 @@ static unsigned find_key(struct fr_decoder *d, unsigned deciding, struct fr_toke
             return shared;
         unsigned field = fr_decode_field(&key);
         shared |= field & deciding & FR_FIELD_SHARED;
-        if (key.kind == FR_TOKEN_ARRAY || key.kind == FR_TOKEN_MAP || fr_cursor_next(&d->cursor, value) != FR_OK)
+        if (key.kind == FR_TOKEN_ARRAY || key.kind == FR_TOKEN_MAP)
             return shared;
         if (field & deciding & ~(unsigned)FR_FIELD_SHARED)
-            return field;
-        if (fr_cursor_skip(&d->cursor, value) != FR_OK)
+            return fr_cursor_next(&d->cursor, value) == FR_OK ? field : shared;
+        if (fr_cursor_pass(&d->cursor) != FR_OK)
             return shared;
     }
 }
@@ -244,24 +248,30 @@ enum fr_status fr_decode_map(struct fr_decoder *d)
 {
     struct mark mark = mark_of(&d->cursor);
     struct fr_decode_path path = d->path;
-    uint64_t unknown_extra = d->staging.unknown_extra;
-    bool foreign = false;
+    bool foreign = false, any_unknown = d->staging.any_unknown;
+    struct fr_unknown_counts unknown;
+    if (any_unknown)
+        unknown = d->staging.unknown;
     enum fr_status status = parse_sample(d, 0, &foreign);
     if (!foreign) {
         uint32_t from = d->staging.n_samples - 1;
         return status == FR_OK ? finish_group(d, from, 0, "f") : status;
     }
     struct fr_token value;
-    struct fr_cursor stopped = d->cursor; /* where a sample's fault was found */
+    const uint8_t *stopped = d->cursor.at; /* where a sample's fault was found */
     return_to(&d->cursor, &mark);
     unsigned field =
         find_key(d, FR_FIELD_F | FR_FIELD_ITEMS | FR_FIELD_N | FR_FIELD_COLS | FR_FIELD_G | FR_FIELD_SHARED, &value);
     if (field == FR_FIELD_F || field == 0) {
-        d->cursor = stopped;
+        d->cursor.at = stopped;
         return status != FR_OK ? status : fr_decode_fail(d, FR_E_INVALID, "keys of two forms");
     }
     fr_staging_drop(&d->staging);
-    d->staging.unknown_extra = unknown_extra;
+    if (any_unknown)
+        d->staging.unknown = unknown;
+    else if (d->staging.any_unknown)
+        memset(&d->staging.unknown, 0, sizeof(d->staging.unknown));
+    d->staging.any_unknown = any_unknown;
     d->future = FR_FUTURE_NONE;
     d->path = path;
     if (field == FR_FIELD_N || field == FR_FIELD_COLS || field == FR_FIELD_G)

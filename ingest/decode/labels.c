@@ -37,6 +37,10 @@ void fr_decode_labels_init(struct fr_decoder *d)
     FR_CHECK(conf->n_labels <= FR_LABELS_MAX && conf->n_tasks <= FR_TASKS_MAX);
     FR_CHECK(conf->n_sample_labels <= conf->n_labels && (conf->n_sample_labels > 0 || conf->n_labels == 0));
     d->n_carried = conf->n_sample_labels;
+    for (uint32_t l = 0; l < d->n_carried; l++) {
+        d->label_keys[l].text = fr_conf_label_key(&conf->labels[l]);
+        d->label_keys[l].size = strlen(d->label_keys[l].text);
+    }
     d->weight_max = d->scoring                       ? __builtin_inff()
                     : conf->ingest.weight_max > 0.0f ? conf->ingest.weight_max
                                                      : WEIGHT_MAX_DEFAULT;
@@ -112,7 +116,7 @@ enum fr_status fr_decode_finish(struct fr_decoder *d, uint32_t from, int64_t t_m
         float *labels = staging->labels + (size_t)i * n_labels;
         if (staging->t_ms[i] == 0) {
             if (t_ms == 0 && !d->scoring)
-                return fr_decode_fail(d, FR_E_INVALID, "t is missing and the record has no Kafka timestamp");
+                return fr_decode_no_time(d);
             staging->t_ms[i] = t_ms;
             /* Kafka's timestamp was not looked at so far. */
             enum fr_status status = fr_decode_check_clock(d, t_ms);

@@ -24,6 +24,10 @@ static uint64_t name_hash(const uint8_t *bytes, size_t size)
 static void encode(struct fr_slot_name *out, const char *name, uint8_t size)
 {
     uint8_t at = 0;
+    if (size >= FR_NAME_MAX) {
+        *out = (struct fr_slot_name){1, {0xc1}}; /* which no value begins with */
+        return;
+    }
     if (size >= 32)
         out->bytes[at++] = 0xd9;
     out->bytes[at++] = size < 32 ? (uint8_t)(0xa0 | size) : size;
@@ -41,6 +45,7 @@ void fr_decode_names_init(struct fr_slot_names *names, const struct fr_conf *con
     names->mask = size - 1;
     names->by_name = fr_alloc(size, sizeof(*names->by_name));
     names->by_index = fr_alloc(size, sizeof(*names->by_index));
+    names->keys = fr_alloc((size_t)conf->n_slots + 1, sizeof(*names->keys));
     names->length = fr_alloc((size_t)conf->n_slots + 1, sizeof(*names->length));
     names->next = fr_alloc((size_t)conf->n_slots + FR_NAMES_BEGINS, sizeof(*names->next));
     names->encoded = fr_alloc((size_t)conf->n_slots + 1, sizeof(*names->encoded));
@@ -50,11 +55,12 @@ void fr_decode_names_init(struct fr_slot_names *names, const struct fr_conf *con
         names->next[s] = FR_NO_INDEX;
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &conf->slots[s];
-        names->length[s] = (uint8_t)strlen(slot->name);
+        names->keys[s] = fr_conf_slot_key(slot);
+        names->length[s] = (uint8_t)strlen(names->keys[s]);
         if (slot->source != FR_SOURCE_SAMPLE)
             continue;
-        encode(&names->encoded[s], slot->name, names->length[s]);
-        uint64_t at = name_hash((const uint8_t *)slot->name, names->length[s]);
+        encode(&names->encoded[s], names->keys[s], names->length[s]);
+        uint64_t at = name_hash((const uint8_t *)names->keys[s], names->length[s]);
         while (names->by_name[at & names->mask] != FR_NO_INDEX)
             at++;
         names->by_name[at & names->mask] = (int32_t)s;
@@ -70,6 +76,7 @@ void fr_decode_names_release(struct fr_slot_names *names)
 {
     free(names->by_name);
     free(names->by_index);
+    free(names->keys);
     free(names->length);
     free(names->next);
     free(names->encoded);
@@ -95,7 +102,7 @@ static inline bool is_key_of(const struct fr_slot_names *names, int32_t slot, co
 {
     if (key->kind == FR_TOKEN_STRING)
         return names->length[slot] == key->size &&
-               same_bytes((const uint8_t *)names->slots[slot].name, key->bytes, key->size);
+               same_bytes((const uint8_t *)names->keys[slot], key->bytes, key->size);
     return names->slots[slot].index >= 0 && (uint64_t)names->slots[slot].index == key->u;
 }
 

@@ -19,7 +19,7 @@ enum { FR_NAMES_OWN, FR_NAMES_SHARED, FR_NAMES_BEGINS };
 
 struct fr_slot_name {
     uint8_t size;
-    uint8_t bytes[FR_NAME_MAX + 2];
+    uint8_t bytes[FR_NAME_MAX + 2]; /* of a longer key none: it is found by its hash */
 };
 
 struct fr_slot_names {
@@ -28,9 +28,10 @@ struct fr_slot_names {
     uint32_t mask;                /* of both tables: a power of two above twice the slots, less 1 */
     int32_t *by_name;             /* FR_NO_INDEX: empty */
     int32_t *by_index;            /* same, for slots that declare an index */
-    uint8_t *length;              /* [n_slots] of the names */
+    const char **keys;            /* [n_slots] what samples call them, borrowed */
+    uint8_t *length;              /* [n_slots] of the keys */
     int32_t *next;                /* [n_slots + FR_NAMES_BEGINS] slot seen last after this one */
-    struct fr_slot_name *encoded; /* [n_slots] the name as a MessagePack string */
+    struct fr_slot_name *encoded; /* [n_slots] the key as a MessagePack string */
 };
 
 void fr_decode_names_init(struct fr_slot_names *names, const struct fr_conf *conf);

@@ -163,6 +163,8 @@ static enum fr_status take_weights(struct fr_decoder *d, const uint8_t *bytes, s
         d->path.index = k;
         if (!__builtin_isfinite(part->weights[k]))
             return fr_decode_fail(d, FR_E_INVALID, "weight of an id is not finite");
+        if (!(__builtin_fabsf(part->weights[k]) <= d->weight_max))
+            return fr_decode_id_weight(d, part->weights[k]);
     }
     d->path.index = -1;
     d->path.part = NULL;
@@ -224,6 +226,12 @@ static enum fr_status packed_ids(struct fr_decoder *d, uint32_t s, struct fr_sta
             part->begin[i] = i;
     }
     part->n_entries = n_rows;
+    for (uint32_t i = 0; packed.of[PACKED_W].bytes && i < n_rows; i++) {
+        d->path.entry = i;
+        if ((status = fr_decode_check_mean(d, s, part, i)) != FR_OK)
+            return status;
+    }
+    d->path.entry = -1;
     return FR_OK;
 }
 

@@ -1,9 +1,10 @@
 /* What the parts of the decoder share: its state, and how they refuse a record.
  *
  * decoder.c: the record and arrays. reasons.c: reasons. forms.c: samples, groups. envelope.c: their
- * keys. block.c, packed.c: blocks. values.c: slot -> value. computed.c: slots computed from others.
- * fields.c: y, w, u, t, s, p of a sample. labels.c: derived labels and roles. Every part reads from
- * the one cursor and writes into the staging; the first fault ends the record.
+ * keys. unknown.c: what nobody reads. block.c, packed.c: blocks. values.c: slot -> value.
+ * computed.c: slots computed from others. fields.c: y, w, u, t, s, p of a sample. labels.c: derived
+ * labels and roles. Every part reads from the one cursor and writes into the staging; the first
+ * fault ends the record.
  *
  * Owner: the thread that decodes. */
 #ifndef FR_DECODE_PARSE_H
@@ -77,7 +78,11 @@ struct fr_decoder {
     bool scoring;
     size_t record_max;
     uint32_t group_max;
-    uint32_t n_carried;                /* labels that samples carry: the first ones */
+    uint32_t n_carried; /* labels that samples carry: the first ones */
+    struct fr_label_key {
+        const char *text; /* borrowed */
+        size_t size;
+    } label_keys[FR_LABELS_MAX];       /* [n_carried] */
     uint32_t task_labels, unit_labels; /* bit l: a task looks at label l; it must lie in [0,1] */
     uint32_t n_derived;
     struct fr_derived_label {
@@ -88,22 +93,25 @@ struct fr_decoder {
     struct fr_buffer scratch;
     struct fr_staging staging;
     struct fr_slot_names names;
-    struct fr_key_set sample_keys, group_keys; /* of the innermost sample; of the group or block */
-    uint64_t serial;                           /* the last one given out */
-    float weight_max;                          /* of a label's weight; infinite: none */
-    uint32_t n_computed;                       /* slots of buckets, then crosses */
+    /* of the innermost sample; of the group or block; of the innermost of `y`, `w`, `p` */
+    struct fr_key_set sample_keys, group_keys, member_keys;
+    uint64_t serial;     /* the last one given out */
+    float weight_max;    /* of a label's weight, and of an id's, either sign; infinite: none */
+    uint32_t n_computed; /* slots of buckets, then crosses */
     uint32_t *computed;
     /* dense slots whose default has no image under their transform: nil or absent is malformed */
     uint32_t n_required;
     uint32_t *required;
     float *loose; /* weights of one entry until its ids are known */
     uint32_t n_loose, capacity_loose;
-    uint32_t at; /* the sample whose fields are being read */
-    int64_t timestamp_ms, received_ms;
+    uint32_t at;          /* the sample whose fields are being read */
+    int64_t kafka_ms;     /* the record's timestamp as it came */
+    int64_t timestamp_ms; /* the same where it is a time in ms; 0: none */
+    int64_t received_ms;
     enum fr_future future; /* refused for its event time, */
     int64_t future_t_ms;   /* which is this */
     enum fr_malformed malformed;
-    struct fr_unknown_slots unknown;
+    struct fr_unknown unknown;
     struct fr_decode_path path;
     struct fr_buffer reason; /* with its NUL */
     char shown[FR_NAME_SHOWN_MAX + 8];
@@ -126,7 +134,8 @@ static inline enum fr_status fr_decode_next(struct fr_decoder *d, struct fr_toke
     enum fr_status status = fr_cursor_next(&d->cursor, token);
     return __builtin_expect(status == FR_OK, 1) ? FR_OK : fr_decode_refused(d, status);
 }
-enum fr_status fr_decode_skip(struct fr_decoder *d, const struct fr_token *first);
+/* Passes over a value that nobody reads. */
+enum fr_status fr_decode_pass(struct fr_decoder *d);
 
 /* A number as f32 (f64 and integers rounded once). FR_E_INVALID: not a number; FR_E_NONFINITE: no
  * finite f32. */
@@ -170,9 +179,30 @@ static inline enum fr_status fr_decode_f64(const struct fr_token *token, double 
 /* FR_FIELD_* of an envelope key; 0: none of them. */
 unsigned fr_decode_field(const struct fr_token *key);
 /* The next key of an envelope whose form has the fields `allowed`: *field is it, 0 at the end of
- * the map. Keys that begin with x_ are passed over, others refused. */
+ * the map. Keys that are no field of any form are passed over and counted; ingest.strict refuses
+ * them, but for those that begin with x_. */
 enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,
                                   unsigned *field);
+/* ---- unknown.c ---- */
+
+/* A map label -> x or task -> x being read. */
+struct fr_members {
+    bool tasks;
+    uint32_t seen;   /* bit for each */
+    uint32_t times;  /* an unknown name counts: 1, or the entries of a block */
+    uint64_t serial; /* of its unknown names; 0: none came */
+};
+
+/* Passes over the value behind a key of no slot, of no label or task, of no field, and counts it;
+ * FR_E_INVALID: the key came before. */
+enum fr_status fr_decode_unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key);
+enum fr_status fr_decode_unknown_member(struct fr_decoder *d, struct fr_members *members, const struct fr_token *key);
+enum fr_status fr_decode_unknown_key(struct fr_decoder *d, struct fr_slot_map *map, const struct fr_token *key);
+/* A served score of a task that has no use for it. */
+void fr_decode_unused_score(struct fr_decoder *d, const char *task);
+/* The record is accepted: what it added counts. */
+void fr_decode_unknown_accept(struct fr_decoder *d);
+
 /* ---- forms.c ---- */
 
 /* A sample, group or (not inside an array) block, after the first token of its map. */
@@ -217,6 +247,16 @@ enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, struc
 /* What an absent dense slot means, and how large a number may be. */
 void fr_decode_dense_init(struct fr_decoder *d);
 
+/* ---- weights.c ---- */
+
+/* Which slots a mean is taken of. */
+void fr_decode_weights_init(struct fr_decoder *d);
+/* Refuses a weight of an id beyond ingest.weight_max. */
+enum fr_status fr_decode_id_weight(struct fr_decoder *d, float weight) __attribute__((cold));
+/* A mean of the entry's ids is none of weights that nearly cancel. */
+enum fr_status fr_decode_check_mean(struct fr_decoder *d, uint32_t slot, const struct fr_stage_part *part,
+                                    uint32_t entry);
+
 /* ---- computed.c ---- */
 
 void fr_decode_computed_init(struct fr_decoder *d);
@@ -232,12 +272,15 @@ enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first, int64_t *t_ms);
 enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first);
-/* The next key of a map label -> x or task -> x: *found is its number, or the count when the map is
- * complete. */
-enum fr_status fr_decode_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found);
+/* The next key of the map: *found is its number, or the count when the map is complete. */
+enum fr_status fr_decode_member(struct fr_decoder *d, struct fr_members *members, uint32_t *found);
 /* One number of a label, weight, event time; also what packed columns are checked by. */
 enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token);
 enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms);
+/* A Kafka timestamp that is a time in ms by the rule of `t`, else 0. */
+int64_t fr_decode_timestamp(int64_t timestamp_ms);
+/* Refuses a sample that has no event time. */
+enum fr_status fr_decode_no_time(struct fr_decoder *d) __attribute__((cold));
 /* It does not lie too far beyond the clock of this host. */
 enum fr_status fr_decode_check_clock(struct fr_decoder *d, int64_t t_ms);
 

@@ -121,8 +121,8 @@ enum fr_status fr_decode_refused(struct fr_decoder *d, enum fr_status status)
     return status;
 }
 
-enum fr_status fr_decode_skip(struct fr_decoder *d, const struct fr_token *first)
+enum fr_status fr_decode_pass(struct fr_decoder *d)
 {
-    enum fr_status status = fr_cursor_skip(&d->cursor, first);
+    enum fr_status status = fr_cursor_pass(&d->cursor);
     return status == FR_OK ? FR_OK : fr_decode_refused(d, status);
 }

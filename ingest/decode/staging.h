@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "batch/batch.h"
+#include "decode/decoder.h"
 
 struct fr_stage_part {
     bool weighted; /* weights holds one number per key */
@@ -36,6 +37,7 @@ struct fr_stage_column {
     float missing[2];
     bool plain;    /* dense: no steps change its numbers */
     bool required; /* dense: neither nil nor absent */
+    bool mean;     /* ids: some layer takes the mean of their rows */
     float bound;   /* dense: of |number| behind the transform's steps */
     /* Serial numbers that find duplicates: of the map that named this slot last; of the group or
      * block whose items (cols) or whose shared part did. */
@@ -43,6 +45,11 @@ struct fr_stage_column {
     uint32_t rows;     /* block: length of the column in `shared` */
     uint64_t expanded; /* ids of the shared part, were each sample to have its own */
     struct fr_stage_part own, shared;
+};
+
+/* What the record being read adds to the counts of names that nobody reads (decode/decoder.h). */
+struct fr_unknown_counts {
+    uint64_t slots[FR_UNKNOWN_PLACES], keys[FR_UNKNOWN_PLACES];
 };
 
 struct fr_staging {
@@ -59,7 +66,9 @@ struct fr_staging {
     float *served;
     bool has_served;
     struct fr_stage_column *columns;
-    uint64_t unknown_slots, unknown_extra, excess_ids;
+    bool any_unknown;
+    struct fr_unknown_counts unknown;
+    uint64_t unknown_slots, unknown_extra, excess_ids; /* of the whole record */
 };
 
 /* Capacity that holds `need`, at least doubled so that growth is rare; 0 stays for "nothing

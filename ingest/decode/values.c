@@ -6,7 +6,7 @@
  * order given; over max_ids or max_len the last stay. Numbers are rounded to f32 first and
  * transformed then (times are not rounded); a number that a transform has no image for, or whose
  * image is beyond the bound of what the network reads, makes the record malformed. Values of
- * unknown slots are checked as syntax only. */
+ * unknown slots are passed over (unknown.c). */
 #include "parse.h"
 
 #include <float.h>
@@ -19,6 +19,13 @@
  * f32 holds them. */
 static const float STANDARDIZE_MAX = 1e15f;
 static const float DENSE_MAX_DEFAULT = 1e5f;
+
+/* From here on a float of the width it came in stands for more than one integer: 2^53 is also what
+ * 2^53 + 1 was rounded to on the way. */
+static inline double exact_below(const struct fr_token *token)
+{
+    return token->size == sizeof(float) ? 0x1p24 : 0x1p53;
+}
 
 /* The key of an id token; false when the token is no id. */
 static inline bool token_key(const struct fr_token *token, const struct fr_conf_slot *slot, uint64_t *key)
@@ -35,12 +42,12 @@ static inline bool token_key(const struct fr_token *token, const struct fr_conf_
         return true;
     case FR_TOKEN_FLOAT: {
         double v = token->f;
-        if (!(v >= -0x1p63 && v < 0x1p64)) /* NaN too */
+        if (!(__builtin_fabs(v) < exact_below(token))) /* NaN too */
             return false;
-        uint64_t integer = v < 0 ? (uint64_t)(int64_t)v : (uint64_t)v;
-        if ((v < 0 ? (double)(int64_t)integer : (double)integer) != v)
+        int64_t integer = (int64_t)v;
+        if ((double)integer != v)
             return false;
-        *key = fr_fmix64(integer ^ slot->seed);
+        *key = fr_fmix64((uint64_t)integer ^ slot->seed);
         return true;
     }
     default:
@@ -50,6 +57,16 @@ static inline bool token_key(const struct fr_token *token, const struct fr_conf_
 
 static enum fr_status not_an_id(struct fr_decoder *d, const struct fr_token *token)
 {
+    if (token->kind == FR_TOKEN_FLOAT && token->count > 0)
+        return fr_decode_fail(d, FR_E_INVALID,
+                              "%.*s%s is out of range: an integer id lies in -2^63 .. 2^64-1; send others as strings",
+                              (int)(token->count < FR_NAME_SHOWN_MAX ? token->count : FR_NAME_SHOWN_MAX),
+                              (const char *)d->cursor.at - token->count, token->count > FR_NAME_SHOWN_MAX ? "..." : "");
+    if (token->kind == FR_TOKEN_FLOAT && !(__builtin_fabs(token->f) < exact_below(token)))
+        return fr_decode_fail(d, FR_E_INVALID,
+                              "%.17g is a float of 2^%d or more, which stands for several integers: send ids as "
+                              "integers or strings",
+                              token->f, token->size == sizeof(float) ? 24 : 53);
     if (token->kind == FR_TOKEN_FLOAT)
         return fr_decode_fail(d, FR_E_INVALID, "%.17g is not an integer, so it is no id", token->f);
     return fr_decode_fail(d, FR_E_INVALID, "%s is no id%s", fr_decode_kind(token),
@@ -100,6 +117,10 @@ static enum fr_status parse_weights(struct fr_decoder *d)
             if (status == FR_E_NONFINITE)
                 return fr_decode_fail(d, FR_E_INVALID, "weight of an id is not finite");
             return fr_decode_fail(d, FR_E_INVALID, "%s is no weight", fr_decode_kind(&token));
+        }
+        if (!(__builtin_fabsf(d->loose[d->n_loose]) <= d->weight_max)) {
+            d->path.index = d->n_loose;
+            return fr_decode_id_weight(d, d->loose[d->n_loose]);
         }
         d->n_loose++;
     }
@@ -183,7 +204,7 @@ static enum fr_status parse_sparse(struct fr_decoder *d, uint32_t s, struct fr_s
     uint32_t cut = fr_staging_close(part, d->staging.columns[s].ids_max, weights);
     if (slot->kind == FR_SLOT_SPARSE) /* a history longer than max_len is normal, not excess */
         d->staging.excess_ids += cut;
-    return FR_OK;
+    return weights ? fr_decode_check_mean(d, s, part, part->n_entries - 1) : FR_OK;
 }
 
 /* ---- numbers ---- */
@@ -375,43 +396,18 @@ static bool is_computed(const struct fr_decoder *d, const struct fr_token *key)
     return false;
 }
 
-/* Misspelled names are few, so that their first few say what is wrong. */
-static void note_unknown(struct fr_decoder *d, const struct fr_token *key)
-{
-    _Static_assert(FR_NAME_SHOWN_MAX + 8 <= FR_UNKNOWN_NAME_MAX, "a shown name fits");
-    struct fr_unknown_slots *unknown = &d->unknown;
-    if (unknown->more)
-        return;
-    char name[FR_UNKNOWN_NAME_MAX];
-    const char *shown = fr_decode_shown(d, key) + 1; /* without its quotes */
-    const char *quote = strrchr(shown, '"');
-    snprintf(name, sizeof(name), "%.*s%s", (int)(quote - shown), shown, quote + 1);
-    for (uint32_t i = 0; i < unknown->n; i++)
-        if (strcmp(unknown->names[i], name) == 0)
-            return;
-    unknown->more = unknown->n == FR_UNKNOWN_SLOTS_MAX;
-    if (!unknown->more)
-        memcpy(unknown->names[unknown->n++], name, sizeof(name));
-}
-
 /* A key that is no slot samples carry: counted and skipped, or a fault. */
 static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key)
 {
-    if (key->kind == FR_TOKEN_UINT || key->kind == FR_TOKEN_INT)
-        return fr_decode_fail(d, FR_E_INVALID, "integer key %s is no slot's declared index", fr_decode_shown(d, key));
-    if (key->kind != FR_TOKEN_STRING)
+    if (key->kind == FR_TOKEN_INT)
+        return fr_decode_fail(d, FR_E_INVALID, "integer key %s: an index is not below 0", fr_decode_shown(d, key));
+    if (key->kind != FR_TOKEN_STRING && key->kind != FR_TOKEN_UINT)
         return fr_decode_fail(d, FR_E_INVALID, "%s as a slot key", fr_decode_kind(key));
-    if (is_computed(d, key))
+    if (key->kind == FR_TOKEN_STRING && is_computed(d, key))
         return fr_decode_fail(d, FR_E_INVALID, "%s is computed, not given", fr_decode_shown(d, key));
     if (d->conf->ingest.strict)
         return fr_decode_fail(d, FR_E_INVALID, "unknown slot %s (ingest.strict)", fr_decode_shown(d, key));
-    if (!fr_key_set_add(map->keys, map->serial, map->scope, key))
-        return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(d, key));
-    d->staging.unknown_slots++;
-    note_unknown(d, key);
-    struct fr_token value;
-    enum fr_status status = fr_decode_next(d, &value);
-    return status != FR_OK ? status : fr_decode_skip(d, &value);
+    return fr_decode_unknown_slot(d, map, key);
 }
 
 /* Marks the slot as named by this map. */
@@ -481,7 +477,7 @@ enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *m
             stage_one(part, at, fr_fmix64(id ^ d->conf->slots[slot].seed));
             continue;
         }
-        if (fr_cursor_take_float(&d->cursor, &value.f))
+        if (column->kind == FR_SLOT_DENSE && fr_cursor_take_float(&d->cursor, &value.f))
             value.kind = FR_TOKEN_FLOAT;
         else if ((status = fr_decode_next(d, &value)) != FR_OK)
             return status;

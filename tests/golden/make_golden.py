@@ -49,7 +49,7 @@ def key(namespace, raw_id, raw, key_seed=None):
 
 def keys():
     ids = [0, 1, 5, -1, -7, 127, 128, 255, 256, 65535, 65536, 2**31, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1, 2**63,
-           2**64 - 1, -128, -129, -2**31, -2**63, 5.0, -7.0, 0.0, 2.0**53, 1e18, -2.0**63,
+           2**64 - 1, -128, -129, -2**31, -2**63, 5.0, -7.0, 0.0, 2.0**53 - 1, 1.0 - 2.0**53,
            "0", "1", "5", "-7", "-1", "-0", "05", "+5", "5.0", "5e0", " 5", "5 ", "-", "", "--5", "1_000", "0x5",
            "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616",
            "-9223372036854775808", "-9223372036854775809", "99999999999999999999", "100000000000000000000",
@@ -156,7 +156,7 @@ def groups():
     change("an item is a block", {"items": [{"n": 1, "cols": {}, "y": {}}]}, '$.items[0]: key "n" in an item of a group')
     change("an item without f", {"items": [item, {"y": {}}]}, "$.items[1]: f is missing")
     change("an item without y", {"items": [{"f": {}}]}, "$.items[0]: y is missing")
-    change("an item with an unknown key", {"items": [{**item, "z": 1}]}, '$.items[0]: unknown key "z"')
+    change("an item with an unknown key under strict", {"items": [{**item, "z": 1}]}, '$.items[0]: unknown key "z" (ingest.strict)', strict=True)
     change("an item with a bad value", {"items": [item, item, {"f": {"price": "2"}, "y": {}}]},
            "$.items[2].f.price: a string where a number was expected")
     both("group: a bad value in an array", [GOOD, GOOD, GOOD, {**group, "items": [item, item, {"f": {"price": [1, 2]}, "y": {}}]}],
@@ -176,11 +176,11 @@ def groups():
     text("group: a slot twice in shared", '{"shared":{"user_id":1,"user_id":1},"items":[{"f":{},"y":{}}]}', "$.shared.user_id: duplicate slot")
     text("group: an unknown slot twice in shared", '{"shared":{"zzz":1,"zzz":1},"items":[{"f":{},"y":{}}]}', '$.shared: duplicate key "zzz"')
     change("an unknown shared slot under strict", {"shared": {"zzz": 1}}, '$.shared: unknown slot "zzz" (ingest.strict)', strict=True)
-    raw("group: an index no slot declares", packed_map([("shared", packed_map([(0, 1)])), ("items", [item])]),
-        "$.shared: integer key 0 is no slot's declared index")
+    raw("group: an index no slot declares, under strict", packed_map([("shared", packed_map([(0, 1)])), ("items", [item])]),
+        "$.shared: unknown slot 0 (ingest.strict)", strict=True)
     for k, v in (("y", {}), ("w", 1), ("u", 3), ("s", 1), ("p", {}), ("f", {}), ("g", [1]), ("cols", {})):
         change(f"key {k}", {k: v}, "$: keys of two forms")
-    change("an unknown key", {"label": 1}, '$: unknown key "label"')
+    change("an unknown key under strict", {"label": 1}, '$: unknown key "label" (ingest.strict)', strict=True)
     good = json.dumps(item)
     for k, v in (("shared", "{}"), ("items", f"[{good}]"), ("t", str(T0)), ("id", "1"), ("x_a", "1")):
         text(f"group: duplicate key {k}", f'{{"x_b":0,"{k}":{v},"items":[{good}],"shared":{{}},"{k}":{v}}}' if k not in ("items", "shared")
@@ -192,10 +192,11 @@ def groups():
     change("an item's event time in seconds", {"t": T0, "items": [{**item, "t": 5}]}, "$.items[0].t: 5 is seconds, not ms")
     change("no event time and no Kafka timestamp", {}, "$: t is missing and the record has no Kafka timestamp", timestamp_ms=-1)
     change("more than group_max samples", {"items": [item] * 7}, "$.items[6]: more than the 6 samples of ingest.group_max")
+    change("nine containers", {"items": [{**item, "f": {"history": [[[[[1]]]]]}}]}, "$.items[0].f.history[0]: an array is no id")
     deep = 1
-    for _ in range(6):
+    for _ in range(62):
         deep = [deep]
-    change("nine containers", {"items": [{**item, "id": deep}]}, "$.items[0].id: nested deeper than 8 containers")
+    change("65 containers in an opaque value", {"items": [{**item, "id": deep}]}, "$.items[0].id: nested deeper than 64 containers")
     raw("group: cut short", msgpack.packb(group)[:-1], "the input ends inside a value")
 
 
@@ -226,7 +227,7 @@ def blocks():
     text("block: duplicate x_ key", '{"x_a":1,"n":0,"cols":{},"y":{},"x_a":1}', '$: duplicate key "x_a"')
     for k, v in (("p", {}), ("id", 1), ("f", {}), ("items", [])):
         change(f"key {k}", {k: v}, "$: keys of two forms")
-    change("an unknown key", {"label": 1}, '$: unknown key "label"')
+    change("an unknown key under strict", {"label": 1}, '$: unknown key "label" (ingest.strict)', strict=True)
     for name, value in (("nil", None), ("an array", []), ("an integer", 1)):
         change(f"cols is {name}", {"cols": value}, f"$.cols: {name} where a map slot -> column was expected")
         change(f"y is {name}", {"y": value}, f"$.y: {name} where a map label -> column was expected")
@@ -250,12 +251,13 @@ def blocks():
     text("block: a slot twice", '{"n":1,"cols":{"user_id":[1],"user_id":[1]},"y":{}}', "$.cols.user_id: duplicate slot")
     text("block: an unknown slot twice", '{"n":1,"cols":{"zzz":[1],"zzz":[1]},"y":{}}', '$.cols: duplicate key "zzz"')
     change("an unknown slot under strict", {"cols": {"zzz": [1, 2]}}, '$.cols: unknown slot "zzz" (ingest.strict)', strict=True)
-    raw("block: an index no slot declares", packed_map([("n", 1), ("cols", packed_map([(0, [1])])), ("y", {})]),
-        "$.cols: integer key 0 is no slot's declared index")
+    raw("block: an index no slot declares, under strict", packed_map([("n", 1), ("cols", packed_map([(0, [1])])), ("y", {})]),
+        "$.cols: unknown slot 0 (ingest.strict)", strict=True)
     raw("block: one slot by name and by index", packed_map([("n", 1), ("cols", packed_map([("context", [1]), (7, [1])])), ("y", {})]),
         "$.cols.context: duplicate slot")
 
-    change("an unknown label", {"y": {"clck": [1, 1]}}, '$.y: "clck" is no label of the config')
+    change("an unknown label under strict", {"y": {"clck": [1, 1]}}, '$.y: "clck" is no label of the config (ingest.strict)', strict=True)
+    text("block: an unknown label twice", '{"n":1,"cols":{"user_id":[1]},"y":{"clck":[1],"clck":7}}', '$.y: duplicate key "clck"')
     change("a derived label", {"y": {"bought": [1, 1]}}, '$.y: "bought" is derived')
     change("a short label column", {"y": {"click": [1]}}, "$.y.click: 1 entries where 2 were expected")
     change("a long label column", {"y": {"click": [1, 0, 1]}}, "$.y.click: more than 2 entries")
@@ -278,7 +280,7 @@ def blocks():
     change("a negative weight", {"w": [1, -1]}, "$.w[1]: weight -1 is below 0")
     change("a weight above weight_max", {"w": [1, 10001]}, "$.w[1]: weight 10001 is above ingest.weight_max (10000)")
     change("a nil weight", {"w": [None, 1]}, "$.w[0]: nil where a weight was expected")
-    change("a weight of an unknown label", {"w": [1, {"clck": 1}]}, '$.w[1]: "clck" is no label')
+    change("a weight of an unknown label under strict", {"w": [1, {"clck": 1}]}, '$.w[1]: "clck" is no label', strict=True)
     change("too few weights", {"w": [1]}, "$.w: 1 entries where 2 were expected")
     change("one use for all", {"u": 3}, "$.u: an integer where a column was expected")
     change("use is 0", {"u": [1, 0]}, "$.u[1]: use is 1 (train), 2 (metrics) or 3 (both)")
@@ -380,7 +382,11 @@ def packed_blocks():
     column("an infinite number", "price", {"b": f32(1, inf)}, "$.cols.price.b[1]: dense value is not finite")
     column("a number beyond dense_max", "vec", {"b": f32(1, 2, 3, 4, 2e10, 6)}, "$.cols.vec.b[4]: 2e+10 is beyond ingest.dense_max (1e+10)")
     column("log1p of -1", "price", {"b": f32(-1, 1)}, "$.cols.price.b[0]: log1p needs a value above -1, not -1")
-    column("a slot index no slot declares", 0, {"b": u64(1, 2)}, "$.cols: integer key 0")
+    raw("packed: a slot index no slot declares, under strict", msgpack.packb({"n": 2, "cols": {0: {"b": u64(1, 2)}}, "y": {"click": [0, 1]}}),
+        "$.cols: unknown slot 0 (ingest.strict)", strict=True)
+    column("a weight of an id of 10^5", "context", {"b": u64(1, 2), "w": f32(1, 1e5)}, "$.cols.context.w[1]: weight 100000 of an id is beyond ingest.weight_max")
+    column("weights of ids that nearly cancel in a mean", "history", {"b": u64(1, 2, 3), "l": u32(1, 2), "w": f32(1, 1, -0.99995)},
+           "$.cols.history[1]: weights of ids add up to ")
 
     field("labels of 3 bytes", {"y": {"click": {"b": b"abc"}}}, "$.y.click.b: 3 bytes are no whole number of elements of 4")
     field("too few labels", {"y": {"click": {"b": f32(1)}}}, "$.y.click.b: 1 entries where 2 were expected")
@@ -394,7 +400,7 @@ def packed_blocks():
     field("an event time of 0", {"t": {"b": struct.pack("<2q", T0, 0)}}, "$.t.b[1]: event time is not above 0")
     field("a negative event time", {"t": {"b": struct.pack("<2q", -T0, T0)}}, "$.t.b[0]: event time is not above 0")
     field("an event time in seconds", {"t": {"b": struct.pack("<2q", T0, 1700000000)}}, "$.t.b[1]: 1700000000 is seconds, not ms")
-    field("an event time beyond future_max", {"t": {"b": struct.pack("<2q", T0, 2**63 - 1)}}, "$.t.b[1]: event time is ")
+    field("an event time beyond future_max", {"t": {"b": struct.pack("<2q", T0, T0 + 3600001)}}, "$.t.b[1]: event time is ")
     field("a negative weight", {"w": {"b": f32(1, -0.5)}}, "$.w.b[1]: weight -0.5 is below 0")
     field("a weight above weight_max by its keep rate", {"w": {"b": f32(1, 2)}, "s": {"b": f32(1, 0.0001)}}, "$.w[1]: weight by keep rate (w / s) 20000")
     field("a NaN weight of a sample", {"w": {"b": f32(nan, 1)}}, "$.w.b[0]: weight is not finite")
@@ -441,7 +447,10 @@ def malformed():
     raw("the byte that is no MessagePack", b"\x81\xa1f\xc1", "0xc1")
     text("JSON that is not JSON", "{'f':{}}", "expected a string as key")
     text("a trailing comma", '{"f":{},"y":{},}', "$: expected a string as key")
-    text("JSON NaN", '{"f":{"price":NaN},"y":{}}', "$.f.price: not a JSON value")
+    text("JSON NaN", '{"f":{"price":NaN},"y":{}}', "$.f.price: not a JSON value: JSON has no NaN and no Infinity; send null, or leave the value out")
+    text("JSON Infinity", '{"f":{"price":Infinity},"y":{}}', "$.f.price: not a JSON value: JSON has no NaN and no Infinity")
+    text("JSON -Infinity", '{"f":{"price":-Infinity},"y":{}}', "$.f.price: not a JSON value: JSON has no NaN and no Infinity")
+    lines.append({"name": "UTF-16", "format": "json", "hex": json.dumps(GOOD).encode("utf-16").hex(), "reason": "$: UTF-16, which is not JSON here: write UTF-8"})
     text("a lone surrogate", '{"f":{"user_id":"\\ud800"},"y":{}}', "$.f.user_id: string has a bad \\u escape")
     lines.append({"name": "JSON that is not UTF-8", "format": "json", "hex": b'{"f":{"user_id":"\xff"},"y":{}}'.hex(),
                   "reason": "$.f.user_id: string is not UTF-8"})
@@ -450,12 +459,13 @@ def malformed():
 
     # Limits: depth, string.
     deep = 1
-    for _ in range(8):
+    for _ in range(64):
         deep = [deep]
-    both("nine containers in an opaque value", {**GOOD, "id": deep}, "$.id: nested deeper than 8 containers")
-    both("nine containers in an ignored value", {**GOOD, "x_deep": deep}, "nested deeper than 8 containers")
-    both("nine containers in an unknown slot", {"f": {"zzz": deep}, "y": {}}, "$.f: nested deeper than 8 containers")
-    both("an array of too deep samples", [{**GOOD, "id": deep[0]}], "$[0].id: nested deeper than 8 containers")
+    both("65 containers in an opaque value", {**GOOD, "id": deep}, "$.id: nested deeper than 64 containers")
+    both("65 containers in an ignored value", {**GOOD, "x_deep": deep}, "nested deeper than 64 containers")
+    both("65 containers in an unknown slot", {"f": {"zzz": deep}, "y": {}}, "$.f: nested deeper than 64 containers")
+    both("65 containers in an unknown label", {**GOOD, "y": {"zzz": deep}}, "$.y: nested deeper than 64 containers")
+    both("an array of too deep samples", [{**GOOD, "id": deep[0]}], "$[0].id: nested deeper than 64 containers")
     slot("a string of 4097 bytes", "user_id", "s" * 4097, "$.f.user_id: string longer than the limit")
     both("a key of 4097 bytes", {**GOOD, "x_" + "k" * 4095: 1}, "$: string longer than the limit")
 
@@ -463,12 +473,15 @@ def malformed():
     both("an empty map", {}, "$: f is missing")
     both("no f", {"y": {"click": 1}}, "$: f is missing")
     both("no y", {"f": {"user_id": 1}}, "$: y is missing")
-    both("an unknown envelope key", {**GOOD, "label": 1}, '$: unknown key "label"')
-    both("an upper-case envelope key", {**GOOD, "F": {}}, '$: unknown key "F"')
-    both("an empty envelope key", {**GOOD, "": 1}, '$: unknown key ""')
-    both("x without its underscore", {**GOOD, "xtra": 1}, '$: unknown key "xtra"')
-    both("a control character in a key", {**GOOD, "a\nb": 1}, '$: unknown key "a?b"')
-    both("a long unknown key is cut", {**GOOD, "q" * 100: 1}, "q" * 64 + '"...')
+    both("an unknown envelope key under strict", {**GOOD, "label": 1}, '$: unknown key "label" (ingest.strict)', strict=True)
+    both("an upper-case envelope key under strict", {**GOOD, "F": {}}, '$: unknown key "F" (ingest.strict)', strict=True)
+    both("an empty envelope key under strict", {**GOOD, "": 1}, '$: unknown key "" (ingest.strict)', strict=True)
+    both("x without its underscore under strict", {**GOOD, "xtra": 1}, '$: unknown key "xtra" (ingest.strict)', strict=True)
+    both("a control character in a key under strict", {**GOOD, "a\nb": 1}, '$: unknown key "a?b" (ingest.strict)', strict=True)
+    both("a long unknown key is cut under strict", {**GOOD, "q" * 100: 1}, "q" * 64 + '"...', strict=True)
+    text("duplicate unknown key", '{"f":{},"request":1,"y":{},"request":2}', '$: duplicate key "request"')
+    text("duplicate unknown label", '{"f":{},"y":{"zzz":1,"zzz":null}}', '$.y: duplicate key "zzz"')
+    raw("duplicate unknown index", packed_map([("f", packed_map([(0, 1), (0, 1)])), ("y", {})]), "$.f: duplicate key 0")
     raw("an integer envelope key", packed_map([("f", {}), (5, 1)]), "$: an integer as an envelope key")
     raw("a nil envelope key", packed_map([("f", {}), (None, 1)]), "$: nil as an envelope key")
     raw("a bin envelope key", packed_map([(b"f", {})]), "$: a bin as an envelope key")
@@ -508,9 +521,9 @@ def malformed():
     raw("duplicate unknown slot", packed_map([("f", packed_map([("zzz", 1), ("zzz", 2)])), ("y", {})]), '$.f: duplicate key "zzz"')
     raw("one slot by name and by index", packed_map([("f", packed_map([("context", 1), (7, 1)])), ("y", {})]), "$.f.context: duplicate slot")
     raw("one slot by index and by name", packed_map([("f", packed_map([(7, 1), ("context", 1)])), ("y", {})]), "$.f.context: duplicate slot")
-    raw("an index no slot declares", packed_map([("f", packed_map([(0, 1)])), ("y", {})]), "$.f: integer key 0 is no slot's declared index")
-    raw("a negative index", packed_map([("f", packed_map([(-7, 1)])), ("y", {})]), "$.f: integer key -7 is no slot's declared index")
-    raw("the largest index", packed_map([("f", packed_map([(2**64 - 1, 1)])), ("y", {})]), "$.f: integer key 18446744073709551615")
+    raw("an index no slot declares, under strict", packed_map([("f", packed_map([(0, 1)])), ("y", {})]), "$.f: unknown slot 0 (ingest.strict)", strict=True)
+    raw("a negative index", packed_map([("f", packed_map([(-7, 1)])), ("y", {})]), "$.f: integer key -7: an index is not below 0")
+    raw("the largest index under strict", packed_map([("f", packed_map([(2**64 - 1, 1)])), ("y", {})]), "$.f: unknown slot 18446744073709551615", strict=True)
     raw("a float as slot key", packed_map([("f", packed_map([(7.0, 1)])), ("y", {})]), "$.f: a float as a slot key")
     raw("nil as slot key", packed_map([("f", packed_map([(None, 1)])), ("y", {})]), "$.f: nil as a slot key")
     raw("a bin as slot key", packed_map([("f", packed_map([(b"price", 1)])), ("y", {})]), "$.f: a bin as a slot key")
@@ -519,9 +532,25 @@ def malformed():
     # Sparse and sequence values.
     slot("a boolean id", "user_id", True, "$.f.user_id: a boolean is no id")
     slot("a fractional id", "user_id", 5.5, "$.f.user_id: 5.5 is not an integer")
-    slot("an id of 2^64", "user_id", 2.0**64, "$.f.user_id: 1.8446744073709552e+19 is not an integer")
-    slot("an id below -2^63", "user_id", -9.3e18, "$.f.user_id: -9.3e+18 is not an integer")
+    slot("an id of 2^64", "user_id", 2.0**64, "$.f.user_id: 1.8446744073709552e+19 is a float of 2^53 or more")
+    slot("an id below -2^63", "user_id", -9.3e18, "$.f.user_id: -9.3e+18 is a float of 2^53 or more")
     slot("a huge float id", "item_id", 1e300, "$.f.item_id: ")
+    for name, value in (("2^53", 2.0**53), ("2^53 + 1", 9007199254740992.0), ("-2^53", -2.0**53), ("10^18", 1e18), ("-2^63", -2.0**63), ("10^19", 1e19)):
+        slot(f"the float {name} as id", "user_id", value, "is a float of 2^53 or more, which stands for several integers: send ids as integers or strings")
+        slot(f"the float {name} in an array of ids", "history", [1, value], "$.f.history[1]: ")
+        slot(f"the float {name} beside weights", "user_id", {"i": [value], "w": [1]}, "$.f.user_id.i[0]: ")
+    text("2^53 + 1 written as a float", '{"f":{"user_id":9007199254740993.0},"y":{}}', "$.f.user_id: 9007199254740992 is a float of 2^53 or more")
+    raw("an f32 of 2^24 as id", f_raw("user_id", b"\xca" + struct.pack(">f", 2.0**24)), "$.f.user_id: 16777216 is a float of 2^24 or more")
+    for name, value in (("2^64", 2**64), ("-2^63 - 1", -2**63 - 1), ("10^30", 10**30)):
+        text(f"the integer {name} as id", f'{{"f":{{"user_id":{value}}},"y":{{}}}}',
+             f"$.f.user_id: {value} is out of range: an integer id lies in -2^63 .. 2^64-1; send others as strings")
+        text(f"the integer {name} in an array of ids", f'{{"f":{{"history":[{value}]}},"y":{{}}}}', f"$.f.history[0]: {value} is out of range")
+    for name, value in (("10^4 + 1", 10001), ("-10^5", -1e5), ("10^12", 1e12)):
+        slot(f"a weight of an id of {name}", "context", {"i": [1, 2], "w": [1, value]}, "$.f.context.w[1]: weight ")
+    slot("weights of ids that nearly cancel in a mean", "history", {"i": [1, 2], "w": [1, -0.99995]}, "$.f.history: weights of ids add up to ")
+    slot("weights of ids too small for a mean", "history", {"i": [1], "w": [1e-39]}, "$.f.history: weights of ids add up to ")
+    both("weights of a cross beyond weight_max", {"f": {"user_id": {"i": [1], "w": [1e3]}, "context": {"i": [2], "w": [-1e2]}, "price": 5}, "y": {}},
+         "$.pair: weights of ids multiply to -100000, beyond ingest.weight_max (10000)")
     for name, value in (("NaN", float("nan")), ("infinite", float("inf"))):
         raw(f"a {name} id", f_raw("user_id", msgpack.packb(value)), "$.f.user_id: ")
     raw("a bin id", f_raw("user_id", msgpack.packb(b"\x01")), "$.f.user_id: a bin is no id")
@@ -577,18 +606,18 @@ def malformed():
     slot("a boolean among numbers", "vec", [1, 2, True], "$.f.vec[2]: a boolean where a number was expected")
 
     # Labels.
-    def y(name, value, reason):
-        both(name, {"f": {}, "y": value}, reason)
+    def y(name, value, reason, **more):
+        both(name, {"f": {}, "y": value}, reason, **more)
     y("a bare label where there are two", 1, "$.y: a bare number needs exactly one label, the config has 2")
     y("a bare boolean where there are two", True, "$.y: a bare number needs exactly one label")
     y("a string as labels", "1", "$.y: a string where labels were expected")
-    y("an unknown label", {"clck": 1}, '$.y: "clck" is no label of the config')
+    y("an unknown label under strict", {"clck": 1}, '$.y: "clck" is no label of the config (ingest.strict)', strict=True)
     y("a derived label", {"bought": 1}, '$.y: "bought" is derived')
-    y("a task's name as label", {"click_rate": 1}, '$.y: "click_rate" is no label')
+    y("a task's name as label under strict", {"click_rate": 1}, '$.y: "click_rate" is no label', strict=True)
     y("a label above 1", {"click": 1.5}, "$.y.click: label 1.5 is not in [0,1]")
     y("a label just above 1", {"click": 1.0000000001}, "$.y.click: label")
     y("a label of 2", {"buy": 2}, "$.y.buy: label 2 is not in [0,1]")
-    y("a negative label", {"click": -1}, "$.y.click: label -1 is not in [0,1]")
+    y("a negative label", {"click": -1}, "$.y.click: label -1 is not in [0,1]: where labels are -1 and 1, map them to 0 and 1 with labels.click.negative: -1")
     y("a string label", {"click": "1"}, "$.y.click: a string where a label was expected")
     y("an array label", {"click": [1]}, "$.y.click: an array where a label was expected")
     y("a label beyond f32", {"click": 1e300}, "$.y.click: label is not finite")
@@ -603,8 +632,8 @@ def malformed():
     raw("duplicate label", packed_map([("f", {}), ("y", packed_map([("buy", None), ("buy", 1)]))]), "$.y.buy: duplicate key")
 
     # Weights.
-    def w(name, value, reason):
-        both(name, {**GOOD, "w": value}, reason)
+    def w(name, value, reason, **more):
+        both(name, {**GOOD, "w": value}, reason, **more)
     w("a negative weight", -0.5, "$.w: weight -0.5 is below 0")
     w("a negative integer weight", -1, "$.w: weight -1 is below 0")
     w("a tiny negative weight", -1e-300, "$.w: weight -0 is below 0")
@@ -613,7 +642,7 @@ def malformed():
     w("a boolean weight", True, "$.w: a boolean where a weight was expected")
     w("an array of weights", [1, 1], "$.w: an array where a weight was expected")
     w("a weight beyond f32", 1e39, "$.w: weight is not finite")
-    w("a weight of an unknown label", {"clck": 1}, '$.w: "clck" is no label of the config')
+    w("a weight of an unknown label under strict", {"clck": 1}, '$.w: "clck" is no label of the config (ingest.strict)', strict=True)
     w("a negative weight of a label", {"click": 1, "buy": -2}, "$.w.buy: weight -2 is below 0")
     w("nil as weight of a label", {"click": None}, "$.w.click: nil where a weight was expected")
     w("a weight above weight_max", 10001, "$.w: weight 10001 is above ingest.weight_max (10000); cut weights where they are made, or raise the bound")
@@ -639,8 +668,11 @@ def malformed():
     t("nil as event time", None, "$.t: nil where an integer (Unix ms) was expected")
     t("a boolean event time", True, "$.t: a boolean where an integer (Unix ms) was expected")
     t("event time beyond future_max", T0 + 3600001, "$.t: event time is 3600001 ms after the Kafka timestamp, more than ingest.future_max (3600000 ms)")
-    t("event time in microseconds", T0 * 1000, "more than ingest.future_max")
-    t("the largest event time", 2**63 - 1, "more than ingest.future_max")
+    t("event time in microseconds", T0 * 1000, "$.t: 1700000000000000 is micro- or nanoseconds, not ms")
+    t("the largest event time", 2**63 - 1, "$.t: 9223372036854775807 is micro- or nanoseconds, not ms")
+    for unit, stamp in (("seconds", T0 // 1000), ("seconds", 10**11 - 1), ("micro- or nanoseconds", 10**14), ("micro- or nanoseconds", T0 * 1000000)):
+        for form, value in (("", GOOD), ("group: ", {"shared": {}, "items": [GOOD]}), ("array: ", [GOOD]), ("block: ", {"n": 1, "cols": {}, "y": {}})):
+            both(f"{form}no event time and a Kafka timestamp of {stamp}", value, f".t: t is missing and the record's Kafka timestamp, {stamp}, is {unit}, not ms", timestamp_ms=stamp)
     t("event time beyond 64 bits signed", 2**63, "$.t: event time is beyond 64 bits")
     both("a future sample in an array", [GOOD, {**GOOD, "t": T0 + 7200000}], "$[1].t: event time is 7200000 ms after the Kafka timestamp")
     both("no event time and no Kafka timestamp", GOOD, "$: t is missing and the record has no Kafka timestamp", timestamp_ms=-1)
@@ -650,7 +682,7 @@ def malformed():
         both(f"keep rate is {name}", {**GOOD, "s": value}, "$.s: keep rate is not a number in (0,1]")
     raw("keep rate is NaN", packed_map([("f", {}), ("y", {}), ("s", float("nan"))]), "$.s: keep rate is not a number in (0,1]")
     both("scores that are no map", {**GOOD, "p": 0.5}, "$.p: a float where a map task -> score was expected")
-    both("a score of an unknown task", {**GOOD, "p": {"click": 0.5}}, '$.p: "click" is no task of the config')
+    both("a score of an unknown task under strict", {**GOOD, "p": {"click": 0.5}}, '$.p: "click" is no task of the config (ingest.strict)', strict=True)
     both("a score that is a string", {**GOOD, "p": {"click_rate": "0.5"}}, "$.p.click_rate: score is not a number")
     both("a score that is nil", {**GOOD, "p": {"buy_rate": None}}, "$.p.buy_rate: score is not a number")
     raw("a NaN score", packed_map([("f", {}), ("y", {}), ("p", {"buy_rate": float("nan")})]), "$.p.buy_rate: score is not finite")

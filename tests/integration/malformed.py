@@ -27,7 +27,7 @@ HEAP_MAX, RESIDENT_MAX = 64 << 10, 8 << 20
 
 def create_topic(kafka, topic):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
-    for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1, config={"retention.ms": "-1"})]).values():
+    for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1, config={"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)})]).values():
         future.result(PATIENCE)
 
 

@@ -17,16 +17,19 @@
 #include "base/buffer.h"
 #include "base/status.h"
 
-enum { FR_DEPTH_MAX = 8, FR_STRING_MAX = 4096 };
+enum { FR_DEPTH_MAX = 8, FR_STRING_MAX = 4096, FR_PASSED_DEPTH_MAX = 64 };
 
 enum fr_format { FR_FORMAT_MSGPACK, FR_FORMAT_JSON };
 
 enum fr_token_kind {
     FR_TOKEN_NIL,
-    FR_TOKEN_BOOL,  /* i: 0 or 1 */
-    FR_TOKEN_INT,   /* negative integer, i */
-    FR_TOKEN_UINT,  /* integer >= 0, u */
-    FR_TOKEN_FLOAT, /* f; JSON numbers with fraction or exponent, or integers beyond 64 bits */
+    FR_TOKEN_BOOL, /* i: 0 or 1 */
+    FR_TOKEN_INT,  /* negative integer, i */
+    FR_TOKEN_UINT, /* integer >= 0, u */
+    /* f; JSON numbers with fraction or exponent, or integers beyond 64 bits. size: bytes it had, 4
+     * or 8 (JSON: 8); count: characters of such an integer, which end where the cursor stands, else
+     * 0 */
+    FR_TOKEN_FLOAT,
     /* bytes, size: UTF-8, valid until the next call that uses the scratch buffer */
     FR_TOKEN_STRING,
     FR_TOKEN_BIN,   /* bytes, size (MessagePack only) */
@@ -55,11 +58,12 @@ struct fr_cursor {
     uint32_t depth;
     uint32_t depth_max;  /* default FR_DEPTH_MAX */
     uint32_t string_max; /* default FR_STRING_MAX; bin has no limit but the bytes that remain */
+    bool passing;        /* inside fr_cursor_pass */
     struct {
         uint64_t remaining; /* MessagePack: values left (keys and values of a map) */
         uint8_t is_map;     /* JSON grammar state */
         uint8_t state;
-    } level[16];
+    } level[FR_PASSED_DEPTH_MAX + 1];
     /* JSON unescaping, overwritten by each string with escapes; NULL is fine for MessagePack */
     struct fr_buffer *scratch;
     const char *problem; /* static text after FR_E_INVALID or FR_E_LIMIT */
@@ -74,6 +78,10 @@ void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void 
 enum fr_status fr_cursor_next(struct fr_cursor *cursor, struct fr_token *token) FR_MUST_CHECK;
 /* Consumes the rest of a value whose first token was just read; of a scalar there is none. */
 enum fr_status fr_cursor_skip(struct fr_cursor *cursor, const struct fr_token *first) FR_MUST_CHECK;
+/* Passes over the next value, which nobody reads: it is well-formed, and otherwise of any size,
+ * with numbers of any magnitude, and nested up to FR_PASSED_DEPTH_MAX containers deep (FR_E_LIMIT),
+ * those around it included. */
+enum fr_status fr_cursor_pass(struct fr_cursor *cursor) FR_MUST_CHECK;
 /* In MessagePack, takes the next value when its encoding is exactly these bytes (1 to 64 of them; a
  * scalar that was a valid token before). So what a reader expects costs one comparison. */
 static inline bool fr_cursor_take(struct fr_cursor *cursor, const uint8_t *bytes, size_t size)

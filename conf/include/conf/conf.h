@@ -33,6 +33,7 @@ enum {
     FR_NAME_MAX = 64, /* [A-Za-z_][A-Za-z0-9_]*, including the NUL */
     FR_MODEL_MAX = 121,
     FR_KEY_SEED_MAX = 128,
+    FR_SAMPLE_KEY_MAX = 128, /* bytes of what samples call a slot or label */
     FR_HOOK_ARGUMENTS_MAX = 64,
     FR_TABLES_MAX = 64,
     FR_PARTS_MAX = 8,
@@ -111,6 +112,7 @@ struct fr_conf_slot {
     char name_space[FR_NAME_MAX]; /* default: the table's name; of a computed slot: its own */
     uint64_t seed;                /* XXH3_64bits_withSeed(name_space, key_seed_number) */
     bool id_raw;                  /* `id: raw`: "5" stays a string */
+    char *key;                    /* what samples call it; NULL: its name */
     int64_t index;                /* integer slot key, FR_NO_INDEX when none */
     uint32_t max_ids;             /* sparse: 1024; buckets: 1 */
     uint32_t max_len;             /* sequence: 50 */
@@ -179,11 +181,14 @@ struct fr_conf_layer {
  * keeps the order of the file among each. Labels of a batch hold all of them. */
 struct fr_conf_label {
     char name[FR_NAME_MAX];
+    char *key;  /* what samples call it; NULL: its name */
     int32_t of; /* derived from that label; FR_NO_INDEX: the samples carry it */
     /* masked unless that label is 1 (after its own derivation); FR_NO_INDEX: always defined */
     int32_t given;
     bool has_min; /* 1 where the source is >= min, else 0 */
     float min;
+    bool has_negative; /* samples say that number for 0 */
+    float negative;
 };
 
 struct fr_conf_task {
@@ -377,6 +382,9 @@ bool fr_conf_time(const char *text, int64_t *ms);
 
 /* Returns the numbers of a dense slot per entry of a batch: dim, or 2 dim of a time. */
 uint32_t fr_conf_slot_numbers(const struct fr_conf_slot *slot);
+/* What samples call the slot or label. */
+const char *fr_conf_slot_key(const struct fr_conf_slot *slot);
+const char *fr_conf_label_key(const struct fr_conf_label *label);
 /* Returns the width of a dense slot as a vector: those numbers, or dim * (n_boundaries + 1); with
  * an indicator one more. */
 uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot);
@@ -434,14 +442,15 @@ void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out);
 enum { FR_CONF_CHANGES_MAX = 64 }; /* kept; the others are counted */
 struct fr_conf_change {
     char text[448];      /* "network.optimizer.lr: 0.001 -> 0.002", "slots.age: added" */
+    bool model;          /* of what replicas hold, else of training */
     const char *refused; /* why a state that exists cannot take it over; NULL: it can, at a start */
 };
 struct fr_conf_changes {
     uint32_t n, n_refused;
     struct fr_conf_change list[FR_CONF_CHANGES_MAX];
 };
-/* Add the differences of two texts of fr_conf_model_json, all of which are refused, or of
- * fr_conf_training_json. FR_E_INVALID: a text is no JSON. */
+/* Add the differences of two texts of fr_conf_model_json or of fr_conf_training_json. FR_E_INVALID:
+ * a text is no JSON. */
 enum fr_status fr_conf_compare_models(const char *before, const char *after, struct fr_conf_changes *out,
                                       struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_conf_compare_training(const char *before, const char *after, struct fr_conf_changes *out,

@@ -160,7 +160,7 @@ struct fr_ingest_status {
     struct fr_ingest_partition *partitions; /* owned by the status: fr_ingest_status_release */
     uint32_t n_slots;
     uint64_t *present; /* owned by it too: samples of this process with a value, by slot */
-    struct fr_unknown_slots unknown;
+    struct fr_unknown unknown;
     uint64_t records, bytes, samples, batches;
     uint64_t malformed, dead_sent, dead_failed, dead_without_value;
     uint64_t malformed_kinds[FR_MALFORMED_KINDS];

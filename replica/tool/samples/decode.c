@@ -24,7 +24,7 @@ static const char usage[] =
     "Prints what each record of the file decodes to with that configuration, or why it is malformed; exit 1 if any "
     "is.\n"
     "\n"
-    "  --file F          a record a line (plain or gzip): JSON, or MessagePack as hexadecimal digits\n"
+    "  --file F          a record a line (plain, gzip or zstd): JSON, or MessagePack as hexadecimal digits\n"
     "  --format FORMAT   default: the configuration's ingest.format\n"
     "  --timestamp MS    Kafka timestamp of the records (none: `t` is needed, and future_max does not apply)\n"
     "  --set path=value  changes the configuration (many)\n";
@@ -96,7 +96,28 @@ static void put_sample(const struct fr_conf *conf, const struct fr_batch *batch,
     fr_buffer_printf(out, "}}");
 }
 
-static void put_batch(const struct fr_conf *conf, const struct fr_batch *batch, struct fr_buffer *out)
+/* Names of the record that the configuration does not have, and how often each came. */
+static void put_unknown(const struct fr_unknown_names *before, const struct fr_unknown_names *after, const char *what,
+                        struct fr_buffer *out)
+{
+    const char *comma = "";
+    fr_buffer_printf(out, ",\"%s\":{", what);
+    for (uint32_t i = 0; i < after->n; i++) {
+        if (after->counts[i] == before->counts[i])
+            continue;
+        fr_buffer_printf(out, "%s", comma);
+        fr_buffer_json_text(out, after->names[i]);
+        fr_buffer_printf(out, ":%" PRIu64, after->counts[i] - before->counts[i]);
+        comma = ",";
+    }
+    uint64_t others = after->counts[FR_UNKNOWN_OTHERS] - before->counts[FR_UNKNOWN_OTHERS];
+    if (others > 0)
+        fr_buffer_printf(out, "%s\"\":%" PRIu64, comma, others);
+    fr_buffer_printf(out, "}");
+}
+
+static void put_batch(const struct fr_conf *conf, const struct fr_batch *batch, const struct fr_unknown unknown[2],
+                      struct fr_buffer *out)
 {
     fr_buffer_printf(out, "{\"groups\":[");
     for (uint32_t g = 0; g < batch->n_groups; g++)
@@ -108,9 +129,13 @@ static void put_batch(const struct fr_conf *conf, const struct fr_batch *batch, 
             fr_buffer_printf(out, "%s\"%s\"", comma, conf->slots[s].name);
             comma = ",";
         }
-    fr_buffer_printf(
-        out, "],\"unknown_slots\":%" PRIu64 ",\"unknown_extra\":%" PRIu64 ",\"excess_ids\":%" PRIu64 ",\"samples\":[",
-        batch->unknown_slots, batch->unknown_extra, batch->excess_ids);
+    fr_buffer_printf(out, "],\"unknown_slots\":%" PRIu64 ",\"unknown_extra\":%" PRIu64 ",\"excess_ids\":%" PRIu64,
+                     batch->unknown_slots, batch->unknown_extra, batch->excess_ids);
+    if (batch->unknown_slots > 0)
+        put_unknown(&unknown[0].slots, &unknown[1].slots, "slots", out);
+    if (batch->unknown_extra > 0)
+        put_unknown(&unknown[0].keys, &unknown[1].keys, "keys", out);
+    fr_buffer_printf(out, ",\"samples\":[");
     for (uint32_t i = 0; i < batch->n_samples; i++)
         put_sample(conf, batch, i, out);
     fr_buffer_printf(out, "]}");
@@ -129,6 +154,10 @@ static int digit(char c)
 static enum fr_status unhex(const char *text, size_t size, struct fr_buffer *out, struct fr_err *err)
 {
     fr_buffer_clear(out);
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte-order mark */
+        text += 3;
+        size -= 3;
+    }
     for (size_t i = 0; i + 1 < size + size % 2; i += 2) {
         int high = digit(text[i]), low = i + 1 < size ? digit(text[i + 1]) : -1;
         if (high < 0 || low < 0)
@@ -152,6 +181,7 @@ static void decode_line(struct decoding *d, const void *value, size_t size)
     struct fr_record record = {.value = value, .size = size, .timestamp_ms = d->timestamp_ms};
     uint32_t n = 0;
     const char *reason = "";
+    struct fr_unknown unknown[2] = {*fr_decoder_unknown(d->decoder)};
     fr_buffer_clear(&d->out);
     if (fr_decode_record(d->decoder, &record, &n, &reason) != FR_OK) {
         d->malformed++;
@@ -161,7 +191,8 @@ static void decode_line(struct decoding *d, const void *value, size_t size)
     } else {
         fr_batch_clear(d->batch);
         fr_decode_append(d->decoder, 0, n, d->batch);
-        put_batch(d->conf, d->batch, &d->out);
+        unknown[1] = *fr_decoder_unknown(d->decoder);
+        put_batch(d->conf, d->batch, unknown, &d->out);
     }
     fr_put_u8(&d->out, '\n');
     fwrite(d->out.data, 1, d->out.size, stdout);

@@ -33,6 +33,8 @@ struct schema {
     struct fr_conf_label labels[N_LABELS];
     struct fr_conf_task tasks[2];
     float boundaries[3];
+    struct fr_conf_ref mean; /* of the history */
+    struct fr_conf_layer layer;
 };
 
 static inline void schema_slot(struct fr_conf_slot *slot, const char *name, enum fr_slot_kind kind, int32_t table,
@@ -92,6 +94,10 @@ static inline void schema_init(struct schema *schema, enum fr_format format)
     schema->slots[SLOT_VEC].default_value = 0.5f;
     schema->slots[SLOT_CONTEXT].index = 7;
     schema->slots[SLOT_CONTEXT].max_ids = 4;
+    schema->mean = (struct fr_conf_ref){.kind = FR_REF_POOLED, .index = SLOT_HISTORY, .pooling = FR_POOL_MEAN};
+    schema->layer = (struct fr_conf_layer){.name = "x", .n_refs = 1, .refs = &schema->mean};
+    conf->n_layers = 1;
+    conf->layers = &schema->layer;
     conf->n_labels = N_LABELS;
     conf->n_sample_labels = N_SAMPLE_LABELS;
     conf->labels = schema->labels;

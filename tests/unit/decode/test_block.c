@@ -87,9 +87,9 @@ FR_CASE(what_a_block_carries_is_counted_by_samples)
     fr_decode_present(f->decoder, 3, 1, present);
     assert_int_equal(present[SLOT_USER_ID], 3);
     assert_int_equal(present[SLOT_ITEM_ID], 4);
-    assert_int_equal(fr_decoder_unknown(f->decoder)->n, 2);
-    assert_string_equal(fr_decoder_unknown(f->decoder)->names[0], "usr");
-    assert_string_equal(fr_decoder_unknown(f->decoder)->names[1], "itm");
+    assert_int_equal(fr_decoder_unknown(f->decoder)->slots.n, 2);
+    assert_string_equal(fr_decoder_unknown(f->decoder)->slots.names[0], "usr");
+    assert_string_equal(fr_decoder_unknown(f->decoder)->slots.names[1], "itm");
 }
 
 FR_CASE(an_empty_block_is_a_record_without_samples)

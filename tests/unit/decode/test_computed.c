@@ -70,9 +70,9 @@ FR_CASE(weights_of_a_cross_are_multiplied)
            "\"y\":{}}]");
     const float want[] = {1, 1.5f, 0.125f, -6, -0.5f};
     assert_memory_equal(f->batch->columns[SLOT_PAIR].weights, want, sizeof(want));
-    refuse_json(
-        f, "{\"f\":{\"user_id\":{\"i\":[1],\"w\":[1e38]},\"price\":7,\"context\":{\"i\":[3],\"w\":[1e3]}},\"y\":{}}",
-        "$.pair: weights of ids multiply to no finite number");
+    refuse_json(f,
+                "{\"f\":{\"user_id\":{\"i\":[1],\"w\":[1e4]},\"price\":7,\"context\":{\"i\":[3],\"w\":[-2]}},\"y\":{}}",
+                "$.pair: weights of ids multiply to -20000, beyond ingest.weight_max (10000)");
 }
 
 FR_CASE(over_max_ids_the_last_combinations_stay_and_the_rest_is_counted)

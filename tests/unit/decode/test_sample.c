@@ -197,8 +197,8 @@ FR_CASE(no_event_time_lies_beyond_the_clock_of_the_host_whatever_kafkas_timestam
          FR_FUTURE_TIMESTAMP},
         /* Kafka's timestamp is the event time where there is none */
         {"{\"f\":{},\"y\":{}}", TIMESTAMP_MS + year, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
-        {"{\"shared\":{},\"items\":[{\"f\":{},\"y\":{}}]}", INT64_MAX, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
-        {"{\"n\":1,\"cols\":{},\"y\":{}}", INT64_MAX, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
+        {"{\"shared\":{},\"items\":[{\"f\":{},\"y\":{}}]}", 99999999999999, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
+        {"{\"n\":1,\"cols\":{},\"y\":{}}", 99999999999999, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
         {"{\"f\":{},\"y\":{},\"t\":1700000000000}", INT64_MAX, TIMESTAMP_MS, NULL, FR_FUTURE_NONE},
         /* lines of files; no clock */
         {"{\"f\":{},\"y\":{},\"t\":1700003600001}", 0, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},

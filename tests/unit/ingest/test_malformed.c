@@ -32,10 +32,11 @@ FR_CASE(refusals_are_counted_by_kind_and_the_last_one_is_shown)
         {"nonsense", FR_MALFORMED_SYNTAX},
         {"{\"f\":{\"user_id\":1},\"y\":{\"click\":1}", FR_MALFORMED_SYNTAX},
         {"7", FR_MALFORMED_FORM},
-        {"{\"f\":{},\"y\":1,\"q\":2}", FR_MALFORMED_FORM},
+        {"{\"f\":{},\"y\":1,\"n\":2}", FR_MALFORMED_FORM},
         {"{\"y\":1}", FR_MALFORMED_FORM},
         {"{\"f\":{\"user_id\":true},\"y\":1}", FR_MALFORMED_SLOTS},
         {"{\"f\":{},\"y\":7}", FR_MALFORMED_LABELS},
+        {"{\"f\":{},\"y\":-1}", FR_MALFORMED_SIGNED},
         {"{\"f\":{},\"y\":1,\"w\":-1}", FR_MALFORMED_WEIGHTS},
         {"{\"f\":{},\"y\":1,\"t\":5}", FR_MALFORMED_TIME},
         {"[[[[[[[[[[[[1]]]]]]]]]]]]", FR_MALFORMED_FORM},
@@ -191,10 +192,11 @@ FR_CASE(unknown_slots_are_named_and_known_ones_counted)
     service_serve(s);
     struct fr_ingest_status status;
     fr_ingest_get_status(s->ingest, &status);
-    assert_int_equal(status.unknown.n, 2);
-    assert_string_equal(status.unknown.names[0], "userid");
-    assert_string_equal(status.unknown.names[1], "a\"b");
-    assert_false(status.unknown.more);
+    assert_int_equal(status.unknown.slots.n, 2);
+    assert_string_equal(status.unknown.slots.names[0], "userid");
+    assert_int_equal(status.unknown.slots.counts[0], 2);
+    assert_string_equal(status.unknown.slots.names[1], "a\"b");
+    assert_int_equal(status.unknown.slots.counts[FR_UNKNOWN_OTHERS], 0);
     assert_int_equal(status.n_slots, 1);
     assert_int_equal(status.present[0], 3);
     fr_ingest_status_release(&status);
@@ -204,8 +206,8 @@ FR_CASE(unknown_slots_are_named_and_known_ones_counted)
         append_text(&s->log, text);
     }
     service_run(s);
-    assert_int_equal(status_of(s).unknown.n, FR_UNKNOWN_SLOTS_MAX);
-    assert_true(status_of(s).unknown.more);
+    assert_int_equal(status_of(s).unknown.slots.n, FR_UNKNOWN_NAMES_MAX);
+    assert_int_equal(status_of(s).unknown.slots.counts[FR_UNKNOWN_OTHERS], 2);
 }
 
 int main(void)

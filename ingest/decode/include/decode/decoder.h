@@ -19,8 +19,8 @@ struct fr_decoder;
 struct fr_record {
     const void *value;
     size_t size;
-    /* Kafka's; default event time; limit for future_max. <= 0: none (then `t` is needed, and from
-     * 10^14 on refused as micro- or nanoseconds) */
+    /* Kafka's; default event time; limit for future_max. <= 0, or no time in ms by the rule of `t`:
+     * none (then `t` is needed) */
     int64_t timestamp_ms;
     /* wall clock at receipt, the other limit for future_max, of the default event time too; <= 0:
      * none */
@@ -35,18 +35,35 @@ struct fr_record {
     KIND(FORM, "form")       /* neither a sample nor a group nor a block; its other fields */                          \
     KIND(SLOTS, "slots")     /* a value of a slot */                                                                   \
     KIND(LABELS, "labels")   /* `y` */                                                                                 \
+    KIND(SIGNED, "signed")   /* a label of -1: the other half of 1, by another convention than 0 and 1 */              \
     KIND(WEIGHTS, "weights") /* `w`, `s` */                                                                            \
     KIND(TIME, "time")       /* `t`, but for what is too far ahead */
 #define FR_MALFORMED_KIND(kind, name) FR_MALFORMED_##kind,
 enum fr_malformed { FR_MALFORMED(FR_MALFORMED_KIND) FR_MALFORMED_KINDS };
 extern const char *const fr_malformed_names[FR_MALFORMED_KINDS];
 
-/* The first few names of slots that came and are not in the configuration, as printable ASCII. */
-enum { FR_UNKNOWN_SLOTS_MAX = 8, FR_UNKNOWN_NAME_MAX = 72 };
-struct fr_unknown_slots {
+/* Names counted one by one, of slots and of other keys; then all others; then keys that begin with
+ * x_. */
+enum {
+    FR_UNKNOWN_NAMES_MAX = 8,
+    FR_UNKNOWN_OTHERS = FR_UNKNOWN_NAMES_MAX,
+    FR_UNKNOWN_EXTRA,
+    FR_UNKNOWN_PLACES,
+    FR_UNKNOWN_NAME_MAX = 76,
+};
+
+/* The first few names that came and are not in the configuration, as printable ASCII, also those
+ * of malformed records, and how often each came in records that were accepted: a block's column as
+ * often as it has entries. */
+struct fr_unknown_names {
     uint32_t n;
-    bool more; /* there were others */
-    char names[FR_UNKNOWN_SLOTS_MAX][FR_UNKNOWN_NAME_MAX];
+    char names[FR_UNKNOWN_NAMES_MAX][FR_UNKNOWN_NAME_MAX];
+    uint64_t counts[FR_UNKNOWN_PLACES];
+};
+struct fr_unknown {
+    struct fr_unknown_names slots;
+    /* keys of the envelope, and of `y`, `w` and `p` behind that letter: "y.buy" */
+    struct fr_unknown_names keys;
 };
 
 /* What an event time was too far ahead of. */
@@ -71,8 +88,8 @@ enum fr_future fr_decoder_refused_future(const struct fr_decoder *decoder);
 int64_t fr_decoder_refused_time(const struct fr_decoder *decoder);
 /* The kind of the last refusal. */
 enum fr_malformed fr_decoder_malformed(const struct fr_decoder *decoder);
-/* Of all records so far, malformed ones too. */
-const struct fr_unknown_slots *fr_decoder_unknown(const struct fr_decoder *decoder);
+/* Of all records so far. */
+const struct fr_unknown *fr_decoder_unknown(const struct fr_decoder *decoder);
 /* Adds to present[slot] how many of the items [from, from + count) carry a value of the slot, their
  * group's counting for each of them; computed slots count where they have one. Whole groups. */
 void fr_decode_present(const struct fr_decoder *decoder, uint32_t from, uint32_t count, uint64_t *present);
