@@ -2,9 +2,12 @@
  * fr_conf_training_json, difference by difference, in the words of the configuration.
  *
  * Lists of named things are compared by name, other lists whole; numbers are shown in their
- * shortest form. What replicas hold is fixed, all of it. Of the training record the option table
- * says what is (`fixed`, `settled`), but for two things that are judged here: an optimizer goes on
- * from the state of its like only, and no other gate can read the counters of a sketch.
+ * shortest form. What replicas hold is fixed, but for rows that the option table marks (`follows`):
+ * they then get another model record. Slots and labels that nothing reads come and go, since those
+ * that something reads show as a difference of what reads them too. Of the training record the
+ * option table says what is (`fixed`, `settled`), but for two things that are judged here: an
+ * optimizer goes on from the state of its like only, and no other gate can read the counters of a
+ * sketch.
  *
  * Not known here: which state it is, and what becomes of a difference. */
 #include <stdio.h>
@@ -65,9 +68,10 @@ static void put_value(const struct fr_node *node, const struct fr_option *option
 
 /* Appends `path: text`, once. One that is too many is counted, and kept in the last one's place if
  * it is refused: the reason must be seen. */
-static void add(struct fr_conf_changes *changes, const char *path, const struct fr_buffer *text, const char *refused)
+static void add(const struct comparison *c, const char *path, const struct fr_buffer *text, const char *refused)
 {
-    struct fr_conf_change change = {.refused = refused};
+    struct fr_conf_changes *changes = c->out;
+    struct fr_conf_change change = {.model = !c->training, .refused = refused};
     snprintf(change.text, sizeof(change.text), "%.256s: %.*s", path, (int)text->size, (const char *)text->data);
     for (uint32_t i = 0; i < changes->n && i < FR_CONF_CHANGES_MAX; i++)
         if (strcmp(changes->list[i].text, change.text) == 0)
@@ -79,10 +83,15 @@ static void add(struct fr_conf_changes *changes, const char *path, const struct 
         changes->list[(room ? changes->n : FR_CONF_CHANGES_MAX) - 1] = change;
 }
 
+static bool is_known(const struct place *at)
+{
+    return at->option && strcmp(at->pattern, "?") != 0;
+}
+
 static const char *refusal(const struct comparison *c, const struct place *at, bool one)
 {
     if (!c->training)
-        return served;
+        return is_known(at) && at->option->follows ? NULL : served;
     if (!at->option)
         return "not of this version";
     return one && at->option->settled ? at->option->settled : at->option->fixed;
@@ -101,7 +110,7 @@ static void note(const struct comparison *c, const struct place *at, const struc
         fr_buffer_printf(&text, " -> ");
         put_value(b, at->option, &text);
     }
-    add(c->out, at->path, &text, refusal(c, at, one));
+    add(c, at->path, &text, refusal(c, at, one));
     fr_buffer_release(&text);
 }
 
@@ -163,7 +172,7 @@ static void note_words(const struct comparison *c, const struct place *at, const
 {
     struct fr_buffer text = {0};
     fr_buffer_printf(&text, "%s -> %s", a, b);
-    add(c->out, at->path, &text, refused);
+    add(c, at->path, &text, refused);
     fr_buffer_release(&text);
 }
 
@@ -239,6 +248,15 @@ static const struct fr_node *find_entry(const struct fr_node *list, const char *
     return NULL;
 }
 
+/* Whether the entry is a slot whose mean and deviation are kept with the layers. */
+static bool is_standardized(const struct fr_node *entry)
+{
+    const struct fr_node *transform = fr_node_get(entry, "transform");
+    if (transform && transform->kind == FR_NODE_LIST && transform->count > 0)
+        transform = transform->values[transform->count - 1];
+    return transform && transform->kind == FR_NODE_SCALAR && strcmp(transform->text, "standardize") == 0;
+}
+
 /* The training record leaves out entries of which it has nothing to say, and has no word about
  * those that come and go with the model. A layer that says nothing has the network's optimizer. */
 static void compare_entry(const struct comparison *c, const struct place *list, const struct fr_node *a,
@@ -253,6 +271,8 @@ static void compare_entry(const struct comparison *c, const struct place *list, 
         one && c->training && !fr_node_get(a ? a : b, "init") && fr_node_get(a ? a : b, "optimizer") != NULL;
     if (!one || quiet_layer)
         compare_maps(c, &at, a ? a : &nothing, b ? b : &nothing);
+    else if (!c->training && is_standardized(a ? a : b))
+        note_words(c, &at, a ? "there" : "none", a ? "none" : "there", "its statistics are parameters of the model");
     else if (!c->training || !option || !(option->top & FR_VIEW_MODEL))
         note(c, &at, a, b);
 }
@@ -281,7 +301,7 @@ static void compare_lists(const struct comparison *c, const struct place *at, co
         if (!find_entry(a, name_of(b->values[i])))
             compare_entry(c, at, NULL, b->values[i]);
     if (same && !in_order && !c->training)
-        note_words(c, at, "this order", "another", served);
+        note_words(c, at, "this order", "another", refusal(c, at, false));
 }
 
 /* ---- all ---- */

@@ -1,8 +1,12 @@
 /* Model and state belong together. Small files record what the state began with: model.json (what
  * replicas hold), training.json (how it is trained), delta.json (how it is encoded). They are
- * written anew while the state has no epoch. Afterwards what replicas hold stays; settings of
- * training may change at a start, which is kept in the section "training" of the first epoch that
- * is trained so (trainer/training.h). That section's settings hold before those of training.json.
+ * written again while the state has no epoch. Afterwards most of what replicas hold stays; settings
+ * of training, and of the model what nothing in the state depends on, may change at a start, which
+ * is kept in the section "training" of the first epoch that is trained so (trainer/training.h).
+ * That section's settings hold before those of training.json, and the model record in the head of
+ * the newest epoch's journal file before model.json, which follows it at the next start; so a kill
+ * leaves the model before or after, with the epochs. The first epoch of another model record
+ * publishes it.
  *
  * Thread: the one that recovers. It does not know which changes a state can take: conf does. */
 #include <inttypes.h>
@@ -83,6 +87,24 @@ struct compared {
     const char *dir;
 };
 
+/* The model record of the newest epoch instead of what the state began with; without one that
+ * stays. */
+static enum fr_status newest_model(struct fr_durable *durable, struct fr_buffer *cfg, struct fr_err *err)
+{
+    struct fr_buffer head = {0};
+    struct fr_codec_settings settings = {0};
+    enum fr_status status = fr_durable_newest_head(durable, &head, err);
+    if (status == FR_OK && fr_codec_settings_parse(head.data, head.size, &settings) != FR_OK)
+        status = fr_err_set(err, FR_E_CORRUPT, "the head of the newest journal file cannot be read");
+    if (status == FR_OK) {
+        fr_buffer_clear(cfg);
+        fr_buffer_append(cfg, settings.cfg, settings.cfg_size);
+    }
+    fr_codec_settings_release(&settings);
+    fr_buffer_release(&head);
+    return status == FR_E_NOT_FOUND ? FR_OK : status;
+}
+
 static enum fr_status compare_file(struct fr_service *service, const struct compared *with,
                                    const struct identity_file *file, struct fr_err *err)
 {
@@ -95,6 +117,8 @@ static enum fr_status compare_file(struct fr_service *service, const struct comp
                             "copy of the directory, or begin anew with another state_dir and export.topic",
                             with->dir, file->name);
     bool training = file->write == write_training;
+    if (status == FR_OK && file->write == write_model)
+        status = newest_model(with->durable, &before, err);
     if (status == FR_OK && training && identity->training.settings.size == 0)
         fr_buffer_append(&identity->training.settings, before.data, before.size);
     if (status == FR_OK) {
@@ -102,6 +126,8 @@ static enum fr_status compare_file(struct fr_service *service, const struct comp
         file->write(service->conf, &now);
         fr_buffer_terminate(&now);
         const struct fr_buffer *recorded = training ? &identity->training.settings : &before;
+        identity->other_model |=
+            file->write == write_model && strcmp((const char *)recorded->data, (const char *)now.data) != 0;
         status = file->compare((const char *)recorded->data, (const char *)now.data, &identity->changes, err);
         if (status != FR_OK)
             fr_err_wrap(err, "%s in %s", file->name, with->dir);
@@ -112,7 +138,8 @@ static enum fr_status compare_file(struct fr_service *service, const struct comp
 }
 
 /* The newest epoch's journal file says what model it is of: a model.json of another state is not
- * taken for its own, whatever the configuration says. */
+ * taken for its own, whatever the configuration says. One that is older than a change follows
+ * it. */
 static enum fr_status check_head(struct fr_service *service, struct fr_err *err)
 {
     struct fr_durable_status durable;
@@ -133,12 +160,14 @@ static enum fr_status check_head(struct fr_service *service, struct fr_err *err)
         status = files[0].compare((const char *)recorded.data, (const char *)cfg.data, changes, err);
         status = status == FR_E_INVALID ? FR_E_CORRUPT : status;
     }
-    if (status == FR_OK && changes->n > 0)
+    if (status == FR_OK && changes->n_refused > 0)
         status =
             fr_err_set(err, FR_E_CORRUPT,
                        "the epochs in %s are of another model than its %s (%.200s): files of two states are mixed; "
                        "restore all of the directory from one copy",
                        service->conf->state_dir, files[0].name, changes->list[0].text);
+    else if (status == FR_OK && changes->n > 0) /* the next change is judged from there */
+        status = fr_durable_write_file(service->durable, files[0].name, settings.cfg, settings.cfg_size, err);
     free(changes);
     fr_codec_settings_release(&settings);
     fr_buffer_release(&head);
@@ -183,7 +212,10 @@ static void log_changes(const struct fr_conf_changes *changes)
     for (uint32_t i = 0; i < kept(changes); i++) {
         const struct fr_conf_change *change = &changes->list[i];
         fr_log(change->refused ? FR_LOG_WARN : FR_LOG_INFO, "daemon", "change", "what=%s class=%s why=%s",
-               fr_log_quote(text, sizeof(text), change->text), change->refused ? "fixed" : "training",
+               fr_log_quote(text, sizeof(text), change->text),
+               change->refused ? "fixed"
+               : change->model ? "model"
+                               : "training",
                fr_log_quote(why, sizeof(why), change->refused ? change->refused : "a state takes it over at a start"));
     }
 }
@@ -256,6 +288,8 @@ void fr_identity_take_over(struct fr_service *service)
 {
     struct fr_identity *identity = &service->identity;
     struct fr_training *training = &identity->training;
+    if (identity->other_model)
+        fr_trainer_other_model(service->trainer);
     if (identity->changes.n == 0)
         return;
     struct fr_trainer_status *now = fr_alloc(1, sizeof(*now));

@@ -140,6 +140,7 @@ struct fr_settled {
 struct fr_identity {
     struct fr_training training;    /* recorded */
     struct fr_conf_changes changes; /* of it, or of the model */
+    bool other_model;               /* epochs so far are of another model record */
     struct fr_err err;              /* status FR_OK: it fits */
 };
 

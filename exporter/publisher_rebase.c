@@ -41,14 +41,15 @@ static enum fr_status begin(struct fr_publisher *publisher, struct fr_err *err)
         return FR_AGAIN;
     struct fr_export_full *full = NULL;
     fr_buffer_clear(&publisher->head_bytes);
-    enum fr_status status = fr_durable_newest_head(publisher->options.durable, &publisher->head_bytes, err);
+    enum fr_status status =
+        fr_durable_head_after(publisher->options.durable, durable.folded, &publisher->head_bytes, err);
     if (status == FR_OK)
         status = fr_export_full_open(publisher->options.durable, publisher->head_bytes.data, publisher->head_bytes.size,
                                      &full, err);
     if (status != FR_OK)
         return status;
     uint64_t epoch = fr_export_full_epoch(full).epoch;
-    if (epoch > offered) { /* folded between the two looks */
+    if (epoch > offered || epoch != durable.folded) { /* folded between the two looks */
         fr_export_full_close(full);
         return FR_AGAIN;
     }

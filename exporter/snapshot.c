@@ -31,7 +31,7 @@
 #include "snapshot_folder.h"
 #include "snapshot_pace.h"
 
-enum { SYNC_BYTES = 8 << 20, NAP_MS = 50, NS_PER_MS = 1000000, CREATE_MODE = 0600, QUOTED_MAX = 2200 };
+enum { SYNC_BYTES = 8 << 20, NAP_MS = 50, NS_PER_MS = 1000000, CREATE_MODE = 0600, QUOTED_MAX = 2200, LOOKS_MAX = 8 };
 
 /* A file that is being written. */
 struct part {
@@ -308,10 +308,10 @@ static enum fr_status fill(struct writing *w, struct fr_export_full *full)
 
 /* ---- all of it ---- */
 
-static enum fr_status settings_of(const struct fr_snapshot_options *options, struct fr_codec_settings *settings,
-                                  struct fr_buffer *head, struct fr_err *err)
+static enum fr_status settings_of(const struct fr_snapshot_options *options, uint64_t folded,
+                                  struct fr_codec_settings *settings, struct fr_buffer *head, struct fr_err *err)
 {
-    enum fr_status status = fr_durable_newest_head(options->durable, head, err);
+    enum fr_status status = fr_durable_head_after(options->durable, folded, head, err);
     if (status != FR_OK)
         return status;
     status = fr_codec_settings_parse(head->data, head->size, settings);
@@ -322,6 +322,32 @@ static enum fr_status settings_of(const struct fr_snapshot_options *options, str
     fr_buffer_clear(head);
     fr_codec_settings_encode(settings, head);
     return FR_OK;
+}
+
+/* The folded state and the settings that go with its epoch: a fold between the two looks makes a
+ * later one of it. */
+static enum fr_status open_full(const struct fr_snapshot_options *options, struct fr_codec_settings *settings,
+                                struct fr_export_full **full, struct fr_err *err)
+{
+    struct fr_buffer head = {0};
+    enum fr_status status = FR_AGAIN;
+    for (unsigned look = 0; look < LOOKS_MAX && status == FR_AGAIN; look++) {
+        struct fr_durable_status durable;
+        fr_durable_get_status(options->durable, &durable);
+        fr_codec_settings_release(settings);
+        fr_buffer_clear(&head);
+        status = settings_of(options, durable.folded, settings, &head, err);
+        if (status == FR_OK)
+            status = fr_export_full_open(options->durable, head.data, head.size, full, err);
+        if (status == FR_OK && fr_export_full_epoch(*full).epoch != durable.folded) {
+            fr_export_full_close(*full);
+            *full = NULL;
+            status = FR_AGAIN;
+        }
+    }
+    fr_buffer_release(&head);
+    return status == FR_AGAIN ? fr_err_set(err, FR_E_CANCELLED, "epochs are folded faster than a snapshot begins")
+                              : status;
 }
 
 /* What stands under the name: nothing, a snapshot (FR_E_EXISTS), or what has to make way. */
@@ -401,13 +427,10 @@ enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, stru
 {
     struct writing w = {.options = options, .disk = fr_disk_system(), .kind = FR_DELTA_UNKNOWN, .err = err};
     struct fr_codec_settings settings = {0};
-    struct fr_buffer head = {0};
     struct fr_export_full *full = NULL;
     enum fr_status status = fr_dir_make(options->dir, err);
     if (status == FR_OK)
-        status = settings_of(options, &settings, &head, err);
-    if (status == FR_OK)
-        status = fr_export_full_open(options->durable, head.data, head.size, &full, err);
+        status = open_full(options, &settings, &full, err);
     if (status == FR_OK)
         status = describe(&w, &settings, full);
     if (status == FR_OK)
@@ -419,6 +442,5 @@ enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, stru
     fr_manifest_release(&w.manifest);
     fr_export_full_close(full);
     fr_codec_settings_release(&settings);
-    fr_buffer_release(&head);
     return status;
 }

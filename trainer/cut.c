@@ -216,14 +216,15 @@ static void stage_parameter(const struct fr_trainer *trainer, size_t i, struct f
     fr_dense_stage(stage, &view);
 }
 
-static void stage_dense(struct fr_trainer *trainer, struct fr_stage *stage, bool publish)
+/* whole: what is published already too. */
+static void stage_dense(struct fr_trainer *trainer, struct fr_stage *stage, bool publish, bool whole)
 {
     size_t count = fr_graph_parameter_count(trainer->graph);
     const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
     for (size_t i = 0; i < count; i++) {
         uint64_t changes = parameters[i].changes;
         bool changed = trainer->journaled[i] != changes;
-        if (changed || (publish && trainer->published[i] != changes))
+        if (changed || (publish && (whole || trainer->published[i] != changes)))
             stage_parameter(trainer, i, stage);
         if (changed) {
             char name[FR_SECTION_NAME_MAX];
@@ -245,6 +246,11 @@ void fr_trainer_carry(struct fr_trainer *trainer, const char *name, const struct
     FR_CHECK(trainer->carried_name[0] == '\0' && strlen(name) < FR_SECTION_NAME_MAX);
     snprintf(trainer->carried_name, sizeof(trainer->carried_name), "%s", name);
     fr_buffer_append(&trainer->carried, section->data, section->size);
+}
+
+void fr_trainer_other_model(struct fr_trainer *trainer)
+{
+    trainer->other_model = true;
 }
 
 static void stage_carried(struct fr_trainer *trainer, struct fr_stage *stage)
@@ -273,7 +279,7 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     fr_stage_clear(stage);
 
     bool lockstep = trainer->conf->ingest.lockstep;
-    bool with_model = trainer->epoch == 0;
+    bool with_model = trainer->epoch == 0 || trainer->other_model;
     bool dense_due = last || lockstep || dense_wanted(trainer) ||
                      begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
     bool with_dense = with_model || (dense_due && !dense_published(trainer));
@@ -289,7 +295,8 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     stage->last = last;
     fr_store_cut(trainer->store, stage);
     announce(trainer, stage, with_model, with_dense);
-    stage_dense(trainer, stage, with_dense);
+    stage_dense(trainer, stage, with_dense, with_model);
+    trainer->other_model = false;
     trainer->options.stream.stage(trainer->options.stream.self, fr_stage_section(stage, "positions"));
     fr_trainer_stage_metrics(trainer, stage);
     stage_carried(trainer, stage);

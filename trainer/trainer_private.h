@@ -101,6 +101,8 @@ struct fr_trainer {
     struct fr_trainer_history history;
 
     /* Of this run only. */
+    /* the next cut publishes the model and all of its parameters */
+    bool other_model;
     char carried_name[FR_SECTION_NAME_MAX]; /* for the next cut; empty: nothing */
     struct fr_buffer carried;
     /* learnt from, and its letters are not all sent: it has not taken effect */

@@ -432,6 +432,15 @@ enum fr_status fr_durable_newest_head(struct fr_durable *durable, struct fr_buff
     return fr_durable_read_file(durable, DURABLE_HEAD_FILE, head, err);
 }
 
+enum fr_status fr_durable_head_after(struct fr_durable *durable, uint64_t folded, struct fr_buffer *head,
+                                     struct fr_err *err)
+{
+    struct fr_durable_status status;
+    fr_durable_get_status(durable, &status);
+    return folded < status.epoch ? fr_durable_read_epoch(durable, folded + 1, NULL, head, err)
+                                 : fr_durable_newest_head(durable, head, err);
+}
+
 enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out)
 {
     enum fr_status status = FR_OK;

@@ -125,14 +125,57 @@ class Cases:
             assert len({epoch for epoch, _ in added}) == 1 and len(added) >= expected, f"{len(added)} changes: {added}"
             assert tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", "live.delta")[1].strip().splitlines()[-1].startswith("verified:")
 
+    def a_model_record_that_changes_reaches_replicas_through_a_kill(self):
+        """Producers came first: what nothing in the state depends on comes and goes, and replicas get another model record with all parameters."""
+        state, topic = self.work.path / "live", "live.delta"
+
+        def models():  # {fingerprint of a model record: epoch}, in the order of epochs
+            records = [delta.parse(value) for _, value in delta.read_topic(self.kafka.address, topic)[0]]
+            return {r["fp"]: r["e"] for r in records if r["k"] == "model"}, {r["e"]: {x["name"] for x in records if x["e"] == r["e"] and x["k"] == "dense"}
+                                                                             for r in records if r["k"] == "model"}
+
+        def verified():
+            return tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)[1].strip().splitlines()[-1].startswith("verified:")
+
+        count = int(re.search(r"\bsamples=(\d+)", tool("state", state)[1]).group(1))
+        first, dense = models()
+        base = len(changes(state))
+        grown = ["slots.age={kind: dense}", "labels.like={}", "slots.user_id.max_ids=2", "slots.sample.key=the sample"]
+        samples = [(i, {**value, "y": {**value["y"], "like": 1, "share": None}, "f": {"the sample": i, "user_id": [7, i % 50, i % 9], "age": 3.0, "price": 1.0}, "request": i})
+                   for i, value in live_samples(count, 200)]
+        daemon = self.live(grown)
+        produce(self.kafka.address, "live", samples[:100])
+        self.trained(daemon, count + 100)
+        ignored = daemon.json("/status")["ignored"]
+        assert ignored["keys"] == {"request": 100, "y.share": 100} and ignored["slots"] == {} and ignored["excess_ids"] >= 100, ignored
+        wait_until(lambda: last_epoch(state) > max(first.values()), "an epoch of the other model")
+        daemon.process.kill()
+        daemon.expect_exit(-signal.SIGKILL)
+        daemon = self.live(grown)
+        produce(self.kafka.address, "live", samples[100:])
+        self.trained(daemon, count + 200)
+        daemon.drain()
+        second, parameters = models()
+        assert list(second)[:len(first)] == list(first) and len(second) == len(first) + 1, (first, second)
+        assert parameters[list(second.values())[-1]] == dense[list(first.values())[0]], "all dense parameters go with the model record"
+        assert {what for _, what in changes(state)[base:]} == {"slots.age: added", "labels.like: added", "slots.user_id.max_ids: 1024 -> 2",
+                                                             "slots.sample.key: absent -> the sample"}, changes(state)[base:]
+        assert verified()
+        daemon = self.live()  # and back: a drain without samples publishes it
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+        daemon.drain()
+        assert verified() and len(changes(state)) == base + 8, changes(state)
+        records = [delta.parse(value) for _, value in delta.read_topic(self.kafka.address, topic)[0]]
+        assert records[-1]["fp"] == list(first)[-1] and sum(r["k"] == "model" for r in records) == len(second) + 1
+
     def what_is_fixed_is_refused_by_name_beside_what_is_not(self):
         state = self.work.path / "live"
         recorded, epoch = changes(state), last_epoch(state)
-        daemon = self.daemon(LIVE, "live", "live", ["tables.user.dim=16", "tables.user.optimizer={momentum: {lr: 0.1}}", "slots.age={kind: dense}", "epoch=1s",
+        daemon = self.daemon(LIVE, "live", "live", ["tables.user.dim=16", "tables.user.optimizer={momentum: {lr: 0.1}}", "slots.user_id.namespace=age", "epoch=1s",
                                                     "network.optimizer={adam: {lr: 0.002}}"], wait_http=False)
         daemon.expect_exit(3)
         failure = [line for line in daemon.log().splitlines() if "does not fit" in line][-1]
-        for text in ("tables.user.parts.v.dim: 4 -> 16 (replicas hold it)", "slots.age: added (replicas hold it)",
+        for text in ("tables.user.parts.v.dim: 4 -> 16 (replicas hold it)", "slots.user_id.namespace: user -> age (replicas hold it)",
                      "tables.user.parts.v.optimizer: adagrad -> momentum (their states differ)",
                      "Changed too, which a start may: network.optimizer.lr: 0.001 -> 0.002", str(state), "export.topic"):
             assert text in failure, f"{text} in {failure}"

@@ -132,6 +132,9 @@ enum { FR_STUCK_MAX = 16 }; /* named; the rest is named when these are mended */
 /* Writes what begins at zero and never learns, with the remedy. */
 void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stuck *stuck, char *out, size_t size);
 
+/* Epochs before were of another model record: the next cut publishes this one, with all dense
+ * parameters. Before the loop begins. */
+void fr_trainer_other_model(struct fr_trainer *trainer);
 /* The next cut stages this section too, and a drain cuts for it. Before the loop begins, once. */
 void fr_trainer_carry(struct fr_trainer *trainer, const char *name, const struct fr_buffer *section);
 /* From this epoch on all of every cut epoch's dense parameters are published; 0: not of the newest.
