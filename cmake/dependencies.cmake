@@ -10,6 +10,7 @@ pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(EVENT REQUIRED IMPORTED_TARGET libevent)
 pkg_check_modules(EVENT_PTHREADS REQUIRED IMPORTED_TARGET libevent_pthreads)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 # msgpack-c by its header and its library, which Debian 12 calls msgpackc. Its pkg-config file is of no use: 6.0.1's says that the headers are in "include",
 # which is no folder where it is read, and it has another name in each version.
 find_path(FR_MSGPACK_HEADERS msgpack.h REQUIRED)

@@ -169,7 +169,12 @@ static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *str
     enum fr_status status = open_regular(path, &file, &stream->bytes, err);
     if (status != FR_OK)
         return status;
+    uint8_t magic[8];
+    ssize_t n = pread(file, magic, sizeof(magic), 0);
+    const char *problem = n > 0 ? fr_lines_unreadable(magic, (size_t)n) : NULL;
     close(file);
+    if (problem)
+        return fr_err_set(err, FR_E_INVALID, "ingest.files: %s %s", path, problem);
     if (stream->next < 0)
         stream->next = 0;
     stream->from = stream->mark.offset >= 0 ? stream->mark.offset : stream->next;

@@ -1,4 +1,4 @@
-/* Lines of plain and gzip files.
+/* Lines of plain, gzip and zstd files.
  *
  * A line ends with a newline or with the file; a carriage return before it is white space to JSON
  * and stays. Blank lines are numbered like all others. Memory is bounded: of a line longer than
@@ -11,6 +11,10 @@
  * because it takes what follows a member and does not look like one for garbage to be passed over,
  * so that a damaged later member ended the file without an error.
  *
+ * A zstd file is a series of frames (RFC 8878), skippable ones too, up to the end of the file.
+ * Their windows have at most 128 MiB, the library's own bound for streams. Files that begin like
+ * another format are refused by its name.
+ *
  * Invariants: bytes[at, at + scanned) hold no newline; long_size > 0: so many bytes of the present
  * line went by already. */
 #include "ingest/lines.h"
@@ -21,12 +25,13 @@
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/crc32c.h"
 
-enum { READ_BYTES = 256 << 10, SLICE_BYTES = 32 << 20, GZIP_WINDOW = 15 + 16 };
+enum { READ_BYTES = 256 << 10, SLICE_BYTES = 32 << 20, GZIP_WINDOW = 15 + 16, MAGIC_BYTES = 6 };
 
 enum content {
     CONTENT_UNKNOWN, /* nothing was read yet */
@@ -34,6 +39,7 @@ enum content {
     CONTENT_MEMBER,  /* inside a gzip member */
     CONTENT_BETWEEN, /* behind a member */
     CONTENT_PADDING, /* behind the last one: zero bytes only */
+    CONTENT_FRAMES,  /* zstd */
 };
 
 struct fr_lines {
@@ -41,6 +47,8 @@ struct fr_lines {
     enum content content;
     z_stream inflate; /* next_in, avail_in: bytes of the file that were read and not used */
     bool inflates;
+    ZSTD_DStream *zstd; /* NULL: none; its input is that of inflate */
+    bool in_frame;
     uint8_t *input;  /* [READ_BYTES] */
     int64_t read_to; /* offset in the file behind the input */
     uint64_t member; /* the present one, from 1 */
@@ -71,6 +79,7 @@ void fr_lines_free(struct fr_lines *lines)
         return;
     if (lines->inflates)
         inflateEnd(&lines->inflate);
+    ZSTD_freeDStream(lines->zstd);
     close(lines->file);
     fr_buffer_release(&lines->bytes);
     free(lines->input);
@@ -149,6 +158,91 @@ static enum fr_status skip_padding(struct fr_lines *lines, struct fr_err *err)
     return FR_OK;
 }
 
+static bool begins(const uint8_t *bytes, size_t size, const char *magic, size_t magic_size)
+{
+    return size >= magic_size && memcmp(bytes, magic, magic_size) == 0;
+}
+
+const char *fr_lines_unreadable(const uint8_t *bytes, size_t size)
+{
+    static const struct {
+        const char *magic;
+        size_t size;
+        const char *problem;
+    } formats[] = {
+        {"\xfd\x37\x7a\x58\x5a", 5, "is xz-compressed, which is not read; decompress it (xz -d) or use gzip or zstd"},
+        {"BZh", 3, "is bzip2-compressed, which is not read; decompress it (bzip2 -d) or use gzip or zstd"},
+        {"\x04\x22\x4d\x18", 4, "is lz4-compressed, which is not read; decompress it (lz4 -d) or use gzip or zstd"},
+        {"PK\x03\x04", 4, "is a zip archive, which is not read; unpack it, or use gzip or zstd"},
+        {"PAR1", 4, "is a Parquet file, which is not read; write its rows as JSON lines"},
+        {"\xff\xfe", 2, "is UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+        {"\xfe\xff", 2, "is UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+    };
+    for (size_t i = 0; i < FR_ARRAY_LEN(formats); i++)
+        if (begins(bytes, size, formats[i].magic, formats[i].size))
+            return formats[i].problem;
+    return NULL;
+}
+
+/* The file's first bytes say what it is. */
+static enum fr_status begin_content(struct fr_lines *lines, struct fr_err *err)
+{
+    const z_stream *in = &lines->inflate;
+    const char *problem = fr_lines_unreadable(in->next_in, in->avail_in);
+    if (problem)
+        return fr_err_set(err, FR_E_INVALID, "%s", problem);
+    bool skippable =
+        in->avail_in >= 4 && (in->next_in[0] & 0xf0) == 0x50 && memcmp(in->next_in + 1, "\x2a\x4d\x18", 3) == 0;
+    if (skippable || begins(in->next_in, in->avail_in, "\x28\xb5\x2f\xfd", 4)) {
+        lines->zstd = ZSTD_createDStream();
+        FR_CHECK(lines->zstd != NULL); /* only memory can fail */
+        lines->content = CONTENT_FRAMES;
+    } else if (begins(in->next_in, in->avail_in, "\x1f\x8b", 2)) {
+        begin_member(lines);
+    } else {
+        lines->content = CONTENT_PLAIN;
+    }
+    return FR_OK;
+}
+
+/* One call of the library into the room; *got bytes came. The end of the file is between frames. */
+static enum fr_status unpack_some(struct fr_lines *lines, uint8_t *room, size_t *got, bool more, struct fr_err *err)
+{
+    z_stream *in = &lines->inflate;
+    if (in->avail_in == 0 && !more && !lines->in_frame) {
+        lines->ended = true;
+        return FR_OK;
+    }
+    ZSTD_inBuffer input = {in->next_in, in->avail_in, 0};
+    ZSTD_outBuffer output = {room, READ_BYTES, 0};
+    size_t left = ZSTD_decompressStream(lines->zstd, &output, &input);
+    in->next_in += input.pos;
+    in->avail_in -= (uInt)input.pos;
+    *got = output.pos;
+    lines->in_frame = left != 0;
+    bool cut = !more && in->avail_in == 0 && output.pos == 0 && lines->in_frame;
+    if (!ZSTD_isError(left) && !cut)
+        return FR_OK;
+    return fr_err_set(err, FR_E_CORRUPT, "zstd near byte %" PRId64 ": %s", lines->read_to - in->avail_in,
+                      cut ? "unexpected end of file" : ZSTD_getErrorName(left));
+}
+
+static unsigned bytes_wanted(enum content content)
+{
+    switch (content) {
+    case CONTENT_UNKNOWN:
+        return MAGIC_BYTES;
+    case CONTENT_MEMBER:
+    case CONTENT_BETWEEN:
+    case CONTENT_PADDING:
+        return 2; /* a magic of gzip */
+    case CONTENT_PLAIN:
+    case CONTENT_FRAMES:
+        break;
+    }
+    return 1;
+}
+
 /* Up to READ_BYTES of content into the room, or none though the file goes on. */
 static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t *got, struct fr_err *err)
 {
@@ -156,20 +250,15 @@ static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t
     size_t more = 1;
     *got = 0;
     enum fr_status status = FR_OK;
-    if (in->avail_in < (lines->content == CONTENT_PLAIN ? 1 : 2)) /* a magic has two bytes */
+    if (in->avail_in < bytes_wanted(lines->content))
         status = read_file(lines, &more, err);
     if (status != FR_OK)
         return status;
-    bool magic = in->avail_in >= 2 && in->next_in[0] == 0x1f && in->next_in[1] == 0x8b;
     switch (lines->content) {
     case CONTENT_UNKNOWN:
-        if (in->avail_in == 1 && more)
+        if (in->avail_in < MAGIC_BYTES && more)
             return FR_OK; /* a short read */
-        if (magic)
-            begin_member(lines);
-        else
-            lines->content = CONTENT_PLAIN;
-        return FR_OK;
+        return begin_content(lines, err);
     case CONTENT_PLAIN:
         *got = in->avail_in;
         memcpy(room, in->next_in, in->avail_in);
@@ -188,6 +277,8 @@ static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t
         else if (in->avail_in >= 2 || more == 0)
             begin_member(lines); /* whose header inflate checks */
         return FR_OK;
+    case CONTENT_FRAMES:
+        return unpack_some(lines, room, got, more > 0, err);
     case CONTENT_PADDING:
         lines->ended = more == 0;
         return skip_padding(lines, err);

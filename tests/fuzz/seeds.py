@@ -57,6 +57,9 @@ def lines():
     member = gzip.compress(text, mtime=0)
     for data in (text, member, member * 3, member + bytes(512), member + gzip.compress(b""), member[:-1], member + member[:5], member[:60] + text):
         yield b"\0" + data
+    frame = bytes.fromhex("28b52ffd") + bytes([0x20, len(text[:200])]) + (len(text[:200]) << 3 | 1).to_bytes(3, "little") + text[:200]  # one raw block
+    for data in (frame, frame * 2, frame[:-1], bytes.fromhex("502a4d1803000000") + b"abc" + frame, "\ufeff{}\n".encode(), "{}".encode("utf-16"), b"\xfd7zXZ\0"):
+        yield b"\0" + data
 
 
 def http():

@@ -42,7 +42,7 @@ enum {
 enum { FORM_SAMPLE, FORM_ARRAY, FORM_BLOCK };
 
 static const char usage[] =
-    "freshet produce --brokers B --topic T (--file F.jsonl[.gz] | --synthetic clicks [--seed S]) [options]\n"
+    "freshet produce --brokers B --topic T (--file F.jsonl[.gz|.zst] | --synthetic clicks [--seed S]) [options]\n"
     "\n"
     "  --partitions N        partitions of a topic that is made (1); an existing topic keeps its own\n"
     "  --form sample|array|block  one sample a record (default), or arrays or blocks of --pack samples\n"

@@ -25,7 +25,7 @@ enum { SAMPLES_MAX = 1 << 16, SETS_MAX = 64, SHOWN = 20 };
 static const char usage[] =
     "freshet evaluate --config FILE --file F.jsonl (--brokers B --topic T | --snapshot DIR | --dump DUMP)\n"
     "    [--by SLOT].. [--by-label L]..\n\n"
-    "Scores every sample of the file (JSON Lines of any form, plain or gzip) by a replica of the configuration's model\n"
+    "Scores every sample of the file (JSON Lines of any form, plain, gzip or zstd) by a replica of the configuration's model\n"
     "and prints AUC, log loss and calibration of each task, as the daemon's metrics count (`u`, `w`, `s`).\n"
     "  --by SLOT        also for the samples with each id of a slot; of several ids, with each of them\n"
     "  --by-label L     also for the samples with each value of a label\n"

@@ -17,7 +17,7 @@ static const char usage[] =
     "freshet score --file F.jsonl --brokers B --topic T [--kafka-file FILE] [--kafka NAME=VALUE]...\n"
     "freshet score --file F.jsonl --snapshot DIR\n"
     "freshet score --file F.jsonl --dump DUMP (--state-dir D | --model MODEL.json)\n\n"
-    "One line of task -> probability for every sample of the file (plain or gzip; `y` and `t` are not needed).\n"
+    "One line of task -> probability for every sample of the file (plain, gzip or zstd; `y` and `t` are not needed).\n"
     "From a topic: the replica as of its end now. From a dump: the model is that of the state directory or of the "
     "file\n"
     "model.json in it.\n";
