@@ -25,6 +25,9 @@ enum {
     COMMIT_PARTITIONS = 4096
 };
 
+/* ingest.batch_warmup.first, and the numbers that the layers of a large network learn. */
+enum { WARMUP_FIRST = 2, WARMUP_FIRST_LARGE = 8, WARMUP_LARGE = 1 << 17 };
+
 /* ---- what several options say together ---- */
 
 static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
@@ -220,6 +223,17 @@ static void check_pieces(struct fr_loader *loader, const struct fr_node *root)
     need_piece(loader, node, commit, what);
 }
 
+/* A step costs a pass over all that the layers learn, however few samples it has: a large network
+ * begins with larger batches. What both sizes cost and give: conf/README.md. */
+static void finish_warmup(struct fr_loader *loader, const struct fr_node *root)
+{
+    struct fr_conf *conf = loader->conf;
+    const struct fr_node *ingest = fr_node_get(root, "ingest");
+    const struct fr_node *warmup = ingest ? fr_node_get(ingest, "batch_warmup") : NULL;
+    if (!warmup || !fr_node_get(warmup, "first"))
+        conf->ingest.batch_warmup_first = conf->dense_parameters > WARMUP_LARGE ? WARMUP_FIRST_LARGE : WARMUP_FIRST;
+}
+
 static void finish(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
@@ -244,6 +258,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
             conf->dense_bytes, conf->dense_bytes);
     }
     check_pieces(loader, root);
+    finish_warmup(loader, root);
 }
 
 enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct fr_conf **out,

@@ -332,6 +332,7 @@ static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, struct t
     enum fr_optimizer_kind optimizer = layer->has_optimizer ? layer->optimizer.kind : conf->dense_optimizer.kind;
     uint32_t arrays = 1 + fr_dense_states(optimizer) + (conf->export_.average_half_life > 0);
     conf->dense_bytes += parameters * sizeof(float) * arrays;
+    conf->dense_parameters += parameters;
     layer->width = out.width;
     layer->is_sequence = out.is_sequence;
     return true;

@@ -37,6 +37,12 @@ static uint32_t batch_target(const struct fr_ingest *ingest)
     if (first == 0)
         return size;
     uint64_t grown = ingest->history_samples / ingest->conf->ingest.batch_warmup_growth;
+    double share = (double)ingest->history_samples / (double)ingest->conf->ingest.batch_warmup_full;
+    if (share >= 1.0)
+        return size;
+    /* The cube leaves batches small while a small batch teaches most, and ends that soon after. */
+    uint64_t cube = (uint64_t)((double)size * share * share * share);
+    grown = cube > grown ? cube : grown;
     grown = grown > first ? grown : first;
     return grown < size ? (uint32_t)grown : size;
 }

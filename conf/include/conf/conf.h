@@ -253,7 +253,7 @@ struct fr_conf {
         /* A batch closes at n / growth samples, n those of all batches before; at least first, at
          * most batch_size. */
         uint32_t batch_warmup_first; /* 0: at batch_size */
-        uint32_t batch_warmup_growth;
+        uint32_t batch_warmup_growth, batch_warmup_full;
         int64_t batch_wait_ms;
         uint64_t record_max;
         uint32_t group_max;
@@ -317,6 +317,7 @@ struct fr_conf {
     } snapshot;
     /* of layers' parameters and optimizer state: what an epoch that trains holds of them */
     uint64_t dense_bytes;
+    uint64_t dense_parameters; /* numbers that the layers learn */
     struct {
         char *topic; /* default <model>.delta */
         enum fr_quantize quantize;

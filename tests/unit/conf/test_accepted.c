@@ -131,6 +131,35 @@ FR_CASE(epochs_take_less_of_a_larger_memory)
     }
 }
 
+FR_CASE(a_large_network_begins_with_larger_batches)
+{
+    static const char network[] =
+        "version: 1\nmodel: m\nstate_dir: /tmp/m\ningest: {brokers: \"localhost:9092\", topic: samples}\n"
+        "tables: {user: {dim: 8}}\nslots: {user_id: {table: user}}\nlabels: {click: {}}\n"
+        "network: {layers: [{name: h, mlp: user_id, units: [%d]}, {name: out, dense: h, units: 1}]}\n"
+        "tasks: [{name: click, label: click, logit: out, loss: logloss}]\n";
+    static const char *const given[] = {"ingest.batch_warmup.first=3"}, *const none[] = {"ingest.batch_warmup.first=0"};
+    char text[2048];
+    /* 8 + 2 numbers a unit, and the bias of the output */
+    const struct {
+        int units;
+        uint32_t first;
+    } sizes[] = {{13107, 2}, {13108, 8}};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        snprintf(text, sizeof(text), network, sizes[i].units);
+        struct fr_conf *conf = load_with(text, NULL, 0);
+        assert_int_equal(conf->dense_parameters, 10 * sizes[i].units + 1);
+        assert_int_equal(conf->ingest.batch_warmup_first, sizes[i].first);
+        fr_conf_free(conf);
+        conf = load_with(text, given, 1);
+        assert_int_equal(conf->ingest.batch_warmup_first, 3);
+        fr_conf_free(conf);
+        conf = load_with(text, none, 1);
+        assert_int_equal(conf->ingest.batch_warmup_first, 0);
+        fr_conf_free(conf);
+    }
+}
+
 FR_CASE(a_set_replaces_adds_and_indexes)
 {
     static const char *const sets[] = {"ingest.batch_size=7",        "tables.user.optimizer={sgd: {lr: 0.5}}",
@@ -494,6 +523,7 @@ int main(void)
         cmocka_unit_test(zero_needs_no_unit),
         cmocka_unit_test(memory_decides_the_sizes_that_follow_from_it),
         cmocka_unit_test(epochs_take_less_of_a_larger_memory),
+        cmocka_unit_test(a_large_network_begins_with_larger_batches),
         cmocka_unit_test(a_set_replaces_adds_and_indexes),
         cmocka_unit_test(an_alias_is_a_reference_and_not_a_shared_value),
         cmocka_unit_test(layers_are_sorted_and_keep_the_order_of_the_file_where_they_can),

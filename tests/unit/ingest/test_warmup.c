@@ -73,6 +73,39 @@ FR_CASE(batches_grow_with_the_samples_before_them)
     assert_int_equal(s->sizes[s->n_batches - 1], 32);
 }
 
+FR_CASE(batches_grow_with_the_cube_and_are_full_in_time)
+{
+    struct service *s = service_new(", batch_size: 32, batch_warmup: {first: 2, growth: 1048576, full: 64}", 1);
+    for (int i = 0; i < 200; i++)
+        append(&s->log, 0, 1);
+    service_serve(s);
+    uint64_t n = 0;
+    for (uint32_t i = 0; i + 1 < s->n_batches; i++) { /* the end of the log closes the last one */
+        uint64_t cube = n >= 64 ? 32 : 32 * n * n * n / (64 * 64 * 64);
+        assert_int_equal(s->sizes[i], cube > 2 ? cube : 2);
+        n += s->sizes[i];
+    }
+    assert_true(n > 64 && s->sizes[0] == 2 && s->sizes[s->n_batches - 2] == 32);
+}
+
+FR_CASE(the_larger_of_both_sizes_closes_a_batch)
+{
+    struct service *s = service_new(", batch_size: 32, batch_warmup: {first: 1, growth: 8, full: 64}", 1);
+    for (int i = 0; i < 200; i++)
+        append(&s->log, 0, 1);
+    service_serve(s);
+    uint64_t n = 0, by_cube = 0, by_growth = 0;
+    for (uint32_t i = 0; i + 1 < s->n_batches; i++) {
+        uint64_t linear = n / 8, cube = n >= 64 ? 32 : 32 * n * n * n / (64 * 64 * 64);
+        uint64_t larger = linear > cube ? linear : cube;
+        by_cube += cube > linear;
+        by_growth += linear > cube;
+        assert_int_equal(s->sizes[i], larger > 1 ? larger : 1);
+        n += s->sizes[i];
+    }
+    assert_true(by_cube > 0 && by_growth > 0);
+}
+
 FR_CASE(without_a_first_size_every_batch_is_full)
 {
     struct service *s = service_new(", batch_size: 32, batch_warmup: {first: 0, growth: 8}", 1);
@@ -314,6 +347,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SERVICE_CASE(batches_grow_with_the_samples_before_them),
+        SERVICE_CASE(batches_grow_with_the_cube_and_are_full_in_time),
+        SERVICE_CASE(the_larger_of_both_sizes_closes_a_batch),
         SERVICE_CASE(without_a_first_size_every_batch_is_full),
         SERVICE_CASE(a_first_size_above_batch_size_is_batch_size),
         SERVICE_CASE(records_without_samples_do_not_grow_batches),
