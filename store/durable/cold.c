@@ -475,16 +475,44 @@ enum fr_status fr_cold_writer_finish(struct fr_cold_writer *writer, struct fr_er
     return finish_file(writer, err);
 }
 
+static bool is_numbered(const struct fr_cold *cold)
+{
+    return rocksdb_get_latest_sequence_number(cold->db) > 0;
+}
+
+/* What is ingested first would get sequence number 0, and so would a snapshot of the store with it:
+ * beside such a snapshot a compaction drops all keys of number 0 (to RocksDB a key's newest version
+ * that no snapshot sees yet has snapshot 0, and a second one of the same snapshot is hidden). While
+ * any snapshot is held an ingest takes the next number: so one of the empty store is. */
 enum fr_status fr_cold_writer_ingest(struct fr_cold_writer *writer, struct fr_err *err)
 {
     FR_CHECK(!writer->sst);
+    struct fr_cold *cold = writer->cold;
+    const rocksdb_snapshot_t *first = is_numbered(cold) ? NULL : rocksdb_create_snapshot(cold->db);
     rocksdb_ingestexternalfileoptions_t *options = rocksdb_ingestexternalfileoptions_create();
     /* links, no copy; RocksDB syncs files and folder */
     rocksdb_ingestexternalfileoptions_set_move_files(options, 1);
     char *text = NULL;
-    rocksdb_ingest_external_file(writer->cold->db, (const char *const *)writer->paths, writer->n_paths, options, &text);
+    rocksdb_ingest_external_file(cold->db, (const char *const *)writer->paths, writer->n_paths, options, &text);
     rocksdb_ingestexternalfileoptions_destroy(options);
-    return text ? fr_cold_error(text, "take a fold into", writer->cold->path, err) : FR_OK;
+    if (first)
+        rocksdb_release_snapshot(cold->db, first);
+    return text ? fr_cold_error(text, "take a fold into", cold->path, err) : FR_OK;
+}
+
+enum fr_status fr_cold_number(struct fr_cold *cold, const char *dir, const struct fr_cold_sentinel *sentinel,
+                              struct fr_err *err)
+{
+    if (is_numbered(cold) || sentinel->epoch == 0)
+        return FR_OK;
+    struct fr_cold_writer *writer = fr_cold_writer_new(cold, dir, UINT64_MAX, 0);
+    enum fr_status status = fr_cold_writer_sentinel(writer, sentinel, err);
+    if (status == FR_OK)
+        status = fr_cold_writer_finish(writer, err);
+    if (status == FR_OK)
+        status = fr_cold_writer_ingest(writer, err);
+    fr_cold_writer_free(writer);
+    return status;
 }
 
 void fr_cold_writer_free(struct fr_cold_writer *writer)

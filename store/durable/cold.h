@@ -99,5 +99,9 @@ enum fr_status fr_cold_writer_finish(struct fr_cold_writer *writer, struct fr_er
 enum fr_status fr_cold_writer_ingest(struct fr_cold_writer *writer, struct fr_err *err) FR_MUST_CHECK;
 /* Removes what files are left (all, when nothing was ingested). */
 void fr_cold_writer_free(struct fr_cold_writer *writer);
+/* Before the first snapshot of a store that an older version folded into once: ingests its sentinel
+ * again, by files in `dir`, so that the next sequence number is not that of its rows. */
+enum fr_status fr_cold_number(struct fr_cold *cold, const char *dir, const struct fr_cold_sentinel *sentinel,
+                              struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -449,6 +449,8 @@ static enum fr_status make_good(struct fr_durable *durable, const struct finding
     if (status == FR_OK)
         status = remove_strays(durable, found, err);
     if (status == FR_OK)
+        status = fr_cold_number(durable->cold, durable->path_fold, &found->sentinel, err);
+    if (status == FR_OK)
         status = renew_mark(durable, err);
     return status;
 }

@@ -13,6 +13,8 @@
 
 enum { KEYS = 3000, ASKED_MAX = 2 * KEYS };
 
+enum { MERGED = 24 }; /* files of level 0 that begin a compaction (cold_tuning.c) */
+
 static int compare_u64(const void *left, const void *right)
 {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
@@ -411,6 +413,35 @@ static double fetch_cost(const struct scene *scene, struct fr_durable *durable, 
     return (double)(bytes_read() - before) / KEYS;
 }
 
+FR_CASE(rows_of_the_first_fold_stay_in_a_compaction_beside_a_view_of_it)
+{
+    struct scene scene = scene_make(85);
+    struct fr_err err = {0};
+    scene.keys = KEYS;
+    scene.touched_of = 20; /* many keys are in the first epoch only */
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_append_to(&scene, durable, 1, 1);
+    scene_fold(durable);
+    struct fr_durable_view *view = NULL;
+    struct fr_durable_folded_epoch at;
+    assert_int_equal(fr_durable_view_open(durable, &view, &at, &err), FR_OK);
+    uint64_t epoch = 1;
+    while (epoch <= MERGED) {
+        epoch++;
+        scene_append_to(&scene, durable, epoch, epoch);
+        scene_fold(durable);
+    }
+    FR_UNTIL (fr_cold_level0_files(durable->cold) < MERGED - 1)
+        continue;
+    for (uint32_t table = 0; table < SCENE_TABLES; table++)
+        check_fetch(durable, expect(&scene, epoch, table), epoch, ASKED_MAX);
+    fr_durable_view_close(view);
+    fr_durable_close(durable);
+    durable = scene_open(&scene, false);
+    assert_true(scene_state_is(&scene, durable, epoch));
+    fr_durable_close(durable);
+}
+
 FR_CASE(a_known_row_costs_one_small_block_and_an_unknown_one_hardly_any)
 {
     enum { ROWS = 100000, ROW_BYTES = 92, BLOCK_MAX = 1200, MEMORY_MAX = 3, CACHE_MAX = 5 << 20 };
@@ -465,6 +496,7 @@ int main(void)
         SCENE_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do),
         SCENE_CASE(damaged_properties_of_a_sorted_file_are_not_taken_for_another_files),
         SCENE_CASE(a_damaged_sequence_number_of_a_sorted_file_is_not_taken_for_another_files),
+        SCENE_CASE(rows_of_the_first_fold_stay_in_a_compaction_beside_a_view_of_it),
         SCENE_CASE(a_known_row_costs_one_small_block_and_an_unknown_one_hardly_any),
         SCENE_CASE(too_few_open_files_are_refused_by_name),
     };
