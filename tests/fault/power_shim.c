@@ -68,13 +68,11 @@ static void refuse(const char *what)
 }
 
 /* Of a caller that has `order`. */
-static void record_two(uint8_t operation, uint64_t inode, uint64_t a, uint64_t b, const void *first, size_t first_size,
-                       const void *second, size_t second_size)
+static void record_two(struct head head, struct iovec first, struct iovec second)
 {
     ssize_t (*real)(int, const struct iovec *, int) = (ssize_t(*)(int, const struct iovec *, int))next("writev");
-    struct head head = {.operation = operation, .inode = inode, .a = a, .b = b};
-    head.size = (uint32_t)(first_size + second_size);
-    struct iovec parts[3] = {{&head, sizeof(head)}, {(void *)first, first_size}, {(void *)second, second_size}};
+    head.size = (uint32_t)(first.iov_len + second.iov_len);
+    struct iovec parts[3] = {{&head, sizeof(head)}, first, second};
     log_bytes += sizeof(head) + head.size;
     if (log_bytes > LOG_BYTES_MAX)
         refuse("the log of changes is full");
@@ -84,7 +82,8 @@ static void record_two(uint8_t operation, uint64_t inode, uint64_t a, uint64_t b
 
 static void record(uint8_t operation, uint64_t inode, uint64_t a, uint64_t b, const void *data, size_t size)
 {
-    record_two(operation, inode, a, b, data, size, NULL, 0);
+    struct head head = {.operation = operation, .inode = inode, .a = a, .b = b};
+    record_two(head, (struct iovec){(void *)data, size}, (struct iovec){NULL, 0});
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -394,7 +393,8 @@ static int paired(uint8_t operation, const char *name, const char *from, const c
     pthread_mutex_lock(&order);
     int result = real(from, to), error = errno;
     if (result == 0)
-        record_two(operation, 0, strlen(from), 0, from, strlen(from), to, strlen(to));
+        record_two((struct head){.operation = operation, .a = strlen(from)}, (struct iovec){(void *)from, strlen(from)},
+                   (struct iovec){(void *)to, strlen(to)});
     pthread_mutex_unlock(&order);
     errno = error;
     return result;
