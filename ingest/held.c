@@ -88,6 +88,11 @@ void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_
     stream->n_held++;
 }
 
+bool fr_held_is_filled_by(size_t size)
+{
+    return size >= FR_HELD_BYTES_MAX;
+}
+
 bool fr_held_is_full(const struct fr_ingest *ingest)
 {
     return ingest->held.bytes >= FR_HELD_BYTES_MAX;

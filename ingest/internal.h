@@ -372,6 +372,8 @@ const char *fr_clocks_span(int64_t ms, char *text, size_t size);
 /* held.c */
 /* Takes the event over and releases it. */
 void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event);
+/* A record of this size alone is as much as may be held. */
+bool fr_held_is_filled_by(size_t size);
 bool fr_held_is_full(const struct fr_ingest *ingest);
 /* The stream is read again from its position. */
 void fr_held_forget(struct fr_ingest *ingest, struct fr_stream *stream);

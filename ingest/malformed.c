@@ -387,6 +387,9 @@ bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *str
     if (try_labels(ingest, stream))
         return true;
     count_row(ingest, stream, future);
+    /* A record that alone is as much as may be held would take effect as soon as it was copied. */
+    if (ingest->held.n == 0 && proof->refused < FR_ROW_MIN && fr_held_is_filled_by(ingest->event.size))
+        proof->waited_out = true;
     if (waits_at_start(proof) || proof->refused >= FR_ROW_MIN)
         return true;
     proof->settled++;
