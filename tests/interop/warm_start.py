@@ -278,7 +278,7 @@ class Cases:
             assert rc == 1 and out == "" and text in error and str(broken) in error or "belong" in error or "at least 1 sample" in error, (text, rc, out, error)
             assert text in error, (text, error)
             assert not list(self.path.glob("refused*[!l]")), list(self.path.glob("refused*"))
-        for text, reason in (("PAR1\0\0", "a Parquet file"), ("PK\3\4....", "an archive"), ('{"id":1,"parts":{"v":[NaN,1,2,3]}}\n', "not JSON at byte"), ('{"id":1,"pa', "not JSON at byte"),
+        for text, reason in (("PAR1\0\0", "a Parquet file"), ("PK\3\4....", "a zip archive"), ('{"id":1,"parts":{"v":[NaN,1,2,3]}}\n', "not JSON at byte"), ('{"id":1,"pa', "not JSON at byte"),
                              (json.dumps(row) + "\n", "ends without its closing line")):
             broken.write_text(text)
             rc, out, error = tool("import", "--config", config, "--table", f"user={broken}", "--closed", check=False)
