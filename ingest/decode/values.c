@@ -308,9 +308,10 @@ static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, struct fr_st
     uint32_t images = column->dim / slot->dim;
     struct fr_token token;
     for (uint32_t n = 0;; n++) {
-        if (n < slot->dim && fr_cursor_take_float(&d->cursor, &token.f))
+        if (n < slot->dim && fr_cursor_take_float(&d->cursor, &token.f)) {
             token.kind = FR_TOKEN_FLOAT;
-        else if ((status = fr_decode_next(d, &token)) != FR_OK)
+            token.size = sizeof(token.f);
+        } else if ((status = fr_decode_next(d, &token)) != FR_OK)
             return status;
         if (token.kind == FR_TOKEN_END) {
             if (n != slot->dim)
@@ -477,9 +478,10 @@ enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *m
             stage_one(part, at, fr_fmix64(id ^ d->conf->slots[slot].seed));
             continue;
         }
-        if (column->kind == FR_SLOT_DENSE && fr_cursor_take_float(&d->cursor, &value.f))
+        if (column->kind == FR_SLOT_DENSE && fr_cursor_take_float(&d->cursor, &value.f)) {
             value.kind = FR_TOKEN_FLOAT;
-        else if ((status = fr_decode_next(d, &value)) != FR_OK)
+            value.size = sizeof(value.f);
+        } else if ((status = fr_decode_next(d, &value)) != FR_OK)
             return status;
         if ((status = fr_decode_value(d, (uint32_t)slot, part, at, &value)) != FR_OK)
             return status;

@@ -127,10 +127,10 @@ struct fr_publisher_status {
         uint64_t looked_ms;   /* wall time of the newest question that was answered */
         bool short_retention; /* it keeps less than it has to */
     } topic;
-    char problem[256]; /* empty: none */
+    char problem[320]; /* empty: none */
     /* Why a topic takes no record of some size, until something is acknowledged again; empty: none.
      * Nothing but another setting of the topic helps. */
-    char refused[256];
+    char refused[320];
 };
 void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out);
 /* Of each partition an offset before which nothing lies that is later than the epochs offered by
