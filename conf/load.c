@@ -165,6 +165,11 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
                   topic);
     const struct fr_node *brokers = fr_node_get(ingest, "brokers");
     char problem[256];
+    if (ingest && !brokers && (one || many || conf->ingest.n_files == 0))
+        fr_refuse(loader, ingest, "ingest.brokers", "missing; expected Kafka bootstrap servers, `host:port,host:port`");
+    if (ingest && !brokers && conf->export_.brokers)
+        fr_refuse(loader, fr_node_get(export_, "brokers"), "export.brokers",
+                  "given without `ingest.brokers`; expected both, or none with `files` alone");
     if (conf->ingest.brokers && !fr_conf_brokers_are_sound(conf->ingest.brokers, problem, sizeof(problem)))
         fr_refuse(loader, brokers, "ingest.brokers", "%s", problem);
     if (conf->ingest.brokers && conf->export_.brokers && strcmp(conf->ingest.brokers, conf->export_.brokers) != 0)

@@ -146,9 +146,9 @@ const struct fr_option fr_options[] = {
 
     GROUP("ingest", "the sample log", .required = true),
     ROW(TEXT, "ingest.brokers", IN(fr_conf, ingest.brokers), NULL,
-        "Kafka bootstrap servers, `host:port,host:port`; dead letters and deltas go there, too, so that `files` alone "
-        "need them",
-        .required = true),
+        "Kafka bootstrap servers, `host:port,host:port`; `files` alone need none: then no delta is published, and dead "
+        "letters go to `dead_letters.jsonl` in state_dir",
+        .computed = "none, with `files` alone"),
     CUSTOM("ingest.topic", "topic name", topic, "topic of the samples; this, `topics` or `files`"),
     CUSTOM("ingest.topics", "list of topic names", topics,
            "the same for several, at most 64; positions are per topic and partition"),

@@ -112,7 +112,7 @@ static void series_records(struct fr_registry *registry, const struct fr_snapsho
         char labels[64] = "";
         fr_metric_label(labels, sizeof(labels), "reason", fr_malformed_names[kind]);
         fr_counter(registry, "freshet_records_malformed_total", labels,
-                   "Malformed records that this process sent to the dead-letter topic, by reason.",
+                   "Malformed records that became dead letters of this process, by reason.",
                    ingest->malformed_kinds[kind]);
     }
     series_unknown(registry, "slots", &ingest->unknown.slots);

@@ -149,7 +149,7 @@ static bool letters_acknowledged(struct fr_service *service, const struct fr_sta
         fr_log(FR_LOG_WARN, "durable", "waiting_for_dead_letters",
                "epoch=%" PRIu64 " acknowledged=%" PRIu64 " needed=%" PRIu64, stage->epoch, acknowledged,
                stage->dead_sequence);
-        fr_http_reason(service->http, "dead_letters", "the dead-letter topic does not acknowledge; epochs wait for it");
+        fr_http_reason(service->http, "dead_letters", "dead letters are not acknowledged; epochs wait for them");
     }
     return false;
 }
@@ -234,7 +234,7 @@ enum fr_status fr_step_durable(struct fr_service *service, struct fr_err *err)
     if (letters_acknowledged(service, stage))
         status = append(service, stage, err);
     else
-        atomic_store(&service->waits_for, "the dead-letter topic to acknowledge");
+        atomic_store(&service->waits_for, "dead letters to be acknowledged");
     if (status == FR_AGAIN) /* given up: the epoch was never durable, its records are read again */
         return atomic_load(&service->abandon) ? FR_EOF : FR_AGAIN;
     if (status != FR_OK)

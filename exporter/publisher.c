@@ -205,6 +205,8 @@ static void copy_properties(struct fr_publisher *publisher)
 void fr_publisher_report(const struct fr_publisher_options *options,
                          void (*problem)(void *self, const char *place, const char *text), void *self)
 {
+    if (!options->brokers)
+        return;
     struct fr_kafka_report report = {problem, self};
     struct fr_publisher *publisher = fr_alloc(1, sizeof(*publisher));
     struct fr_err err = {0};
@@ -237,7 +239,8 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
     int rc = pthread_mutex_init(&publisher->mutex, NULL);
     FR_CHECK(rc == 0);
     /* a property that librdkafka refuses shows here, not at the first epoch */
-    enum fr_status status = fr_publisher_client(publisher, (struct fr_kafka_options){0}, NULL, err);
+    enum fr_status status =
+        options->brokers ? fr_publisher_client(publisher, (struct fr_kafka_options){0}, NULL, err) : FR_OK;
     if (status != FR_OK) {
         fr_publisher_free(publisher);
         return status;
@@ -568,6 +571,8 @@ enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, st
 {
     if (!publisher->checked)
         return fr_err_set(err, FR_E_STATE, "the delta topic was not checked yet");
+    if (!publisher->options.brokers)
+        return fr_publisher_step_without_brokers(publisher, wait_ms);
     enum fr_status status = FR_OK;
     if (!publisher->producer) {
         status = make_producer(publisher, wait_ms, err);

@@ -442,6 +442,8 @@ static enum fr_status begin_look(struct fr_publisher *publisher, struct look *lo
 
 enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err *err)
 {
+    if (!publisher->options.brokers)
+        return fr_publisher_check_without_brokers(publisher, err);
     struct look look;
     enum fr_status status = begin_look(publisher, &look, err);
     if (status == FR_OK)

@@ -236,6 +236,9 @@ void fr_publisher_begin_sent(struct fr_publisher *publisher, uint64_t first, con
 /* A record of ours was acknowledged at this offset (-1: not told); begins: a replica can begin with
  * it. */
 void fr_publisher_landed(struct fr_publisher *publisher, int32_t partition, int64_t offset, bool begins);
+/* The start check and a turn of a publisher that has no topic. */
+enum fr_status fr_publisher_check_without_brokers(struct fr_publisher *publisher, struct fr_err *err);
+enum fr_status fr_publisher_step_without_brokers(struct fr_publisher *publisher, int wait_ms);
 /* The first record that a topic did not take: the problem, with what to set where that helps. */
 void fr_publisher_refused(struct fr_publisher *publisher, const rd_kafka_message_t *message);
 bool fr_publisher_has_gaps(const struct fr_publisher *publisher);

@@ -16,6 +16,7 @@
 #include "publisher_internal.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +105,35 @@ enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct 
     if (publisher->begin.to > 0)
         fr_publisher_forget_begin(publisher);
     return status;
+}
+
+/* ---- without brokers ---- */
+
+/* No topic gets the epochs that count as acknowledged now. They are of a timeline that was announced
+ * on none, so that a later start with brokers fills its topic with the whole state. */
+enum fr_status fr_publisher_check_without_brokers(struct fr_publisher *publisher, struct fr_err *err)
+{
+    struct fr_durable_status durable;
+    fr_publisher_load_begin(publisher);
+    fr_durable_get_status(publisher->options.durable, &durable);
+    enum fr_status status = FR_OK;
+    if (durable.timeline <= 1 || publisher->settled == durable.timeline)
+        status = fr_durable_begin_timeline(publisher->options.durable, durable.timeline + 1, err);
+    if (status != FR_OK)
+        return status;
+    fr_log(FR_LOG_INFO, "publisher", "no_brokers", "effect=\"no deltas are published; set ingest.brokers for them\"");
+    publisher->checked = true;
+    return FR_OK;
+}
+
+enum fr_status fr_publisher_step_without_brokers(struct fr_publisher *publisher, int wait_ms)
+{
+    uint64_t offered = atomic_load(&publisher->offered);
+    if (publisher->acked == offered)
+        (void)poll(NULL, 0, wait_ms);
+    publisher->sent = publisher->acked = publisher->highest_sent = offered;
+    fr_publisher_tell(publisher);
+    return FR_OK;
 }
 
 /* ---- delivery reports ---- */

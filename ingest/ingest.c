@@ -67,7 +67,8 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
         ingest->sink = *options->dead_sink;
         return FR_OK;
     }
-    status = fr_ingest_kafka_dead(conf, ingest->clock, &ingest->sink, err);
+    status = conf->ingest.brokers ? fr_ingest_kafka_dead(conf, ingest->clock, &ingest->sink, err)
+                                  : fr_ingest_file_dead(conf, ingest->clock, &ingest->sink, err);
     ingest->own_sink = status == FR_OK;
     return status;
 }

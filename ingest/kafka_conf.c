@@ -77,7 +77,8 @@ void fr_ingest_report(const struct fr_conf *conf, void (*problem)(void *self, co
     for (int probe = 0; probe < 2 && conf->ingest.n_topics > 0; probe++)
         if (fr_ingest_kafka_connect(&source, probe, NULL, NULL, &err) != FR_OK)
             problem(self, NULL, err.text);
-    fr_ingest_dead_report(conf, &report);
+    if (conf->ingest.brokers)
+        fr_ingest_dead_report(conf, &report);
 }
 
 const char *fr_ingest_kafka_version(void)

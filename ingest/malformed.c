@@ -126,11 +126,10 @@ static void pause_reading(struct fr_ingest *ingest, enum fr_ingest_pause pause, 
     struct fr_malformed_watch *watch = &ingest->malformed;
     char note[160], quoted[FR_PROBLEM_MAX + 64], reason[1100];
     if (proof->settled)
-        snprintf(note, sizeof(note), "%" PRIu64 " of them took effect: they are in the dead-letter topic",
-                 proof->settled);
+        snprintf(note, sizeof(note), "%" PRIu64 " of them took effect: they are dead letters", proof->settled);
     else
         snprintf(note, sizeof(note),
-                 "no position moved, and none was sent to the dead-letter topic: the next start reads them again");
+                 "no position moved, and none became a dead letter: the next start reads them again");
     watch->pause = pause;
     watch->trial = false;
     ingest->held.replaying = ingest->held.taken = false;
@@ -479,7 +478,7 @@ static void tell(struct fr_ingest *ingest, uint64_t now_ns)
            fr_malformed_names[watch->first.kind], fr_log_quote(reason, sizeof(reason), watch->first.reason),
            watch->paused[0]                        ? "reading is paused"
            : ingest->held.n || ingest->withholding ? "they wait: it is not known yet whether all records are so"
-                                                   : "all are in the dead-letter topic");
+                                                   : "all are dead letters");
     watch->untold = 0;
 }
 

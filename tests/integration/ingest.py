@@ -2,7 +2,7 @@
 whole daemon shows.
 
 Cases of the daemon: several topics, one altered while it runs; idle partitions; begin and end at a time; files (plain, gzip) before Kafka, killed on the way, in
-lockstep, alone, changed; ranges passed over (--skip), killed on the way; on_loss stop, earliest and latest on a log shortened by retention and on one made anew; a right taken away in mid-run. Every sample
+lockstep, alone, without brokers, changed; ranges passed over (--skip), killed on the way; on_loss stop, earliest and latest on a log shortened by retention and on one made anew; a right taken away in mid-run. Every sample
 has a feature of its own, and the state's private dump tells how often each was counted.
 """
 import datetime
@@ -75,10 +75,11 @@ class Cases:
 
     # ---- the daemon ----
 
-    def daemon(self, model, ingest, arguments=(), state=None, sets=(), **options):
+    def daemon(self, model, ingest, arguments=(), state=None, sets=(), brokers=True, **options):
         state = state or self.work.path / model
         config = self.work.path / f"{model}.yaml"
-        config.write_text(CONFIG.replace(INGEST, 'ingest: {brokers: "%s", format: json, batch_wait: 5ms, %s}\n' % (self.kafka.address, ingest)))
+        address = f'brokers: "{self.kafka.address}", ' if brokers else ""
+        config.write_text(CONFIG.replace(INGEST, "ingest: {%sformat: json, batch_wait: 5ms, %s}\n" % (address, ingest)))
         sets = [f"model={model}", f"state_dir={state}", f"export.topic={model}.delta", *sets]
         return self.work.daemon(config, self.work.path / f"{model}.log", sets, arguments=arguments, **options)
 
@@ -203,6 +204,39 @@ class Cases:
         self.made += 1
         self.run("alone", f"files: [{path}]")
         assert self.positions("alone")[1] == 501
+
+    def files_alone_need_no_brokers_until_there_are_some(self):
+        path, state = self.file("offline.jsonl", 500, "not json\n"), self.work.path / "offline"
+        letters = state / "dead_letters.jsonl"
+        for _ in range(2):  # the second has nothing to read
+            log = self.run("offline", f"files: [{path}]", brokers=False, sets=["snapshot.at_drain=true"])
+            assert "event=no_brokers" in log and (state / "snapshots/CURRENT").exists(), log[-1500:]
+            letter, = [json.loads(line) for line in letters.read_text().splitlines()]
+            assert (letter["topic"], letter["offset"], letter["value"]) == (f"file:{path}", 500, "not json") and "JSON" in letter["reason"], letter
+        positions, samples = self.positions("offline")
+        assert samples == 500 and positions[f"file:{path}", 0]["dead_lettered"] == 1, positions
+        # A line that a power cut left half written is ended, and the next letter is whole.
+        letters.write_text(letters.read_text() + '{"topic":')
+        path.write_text(path.read_text() + sample(self.made) + "\nnor this\n")
+        self.made += 1
+        self.run("offline", f"files: [{path}]", brokers=False)
+        assert json.loads(letters.read_text().splitlines()[-1])["value"] == "nor this" and self.positions("offline")[1] == 501
+        # With brokers the topic gets the whole state: at first, and after epochs that it never got.
+        online = f"files: [{path}]"
+        for case, expected in (("new", 501), ("gap", 801)):
+            log = self.run("offline", online, sets=["export.on_loss=stop"])
+            assert self.positions("offline")[1] == expected and "delta_topic_lost_records" not in log, case
+            out = tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", "offline.delta")[1]
+            assert "verified" in out, out
+            if case == "new":
+                path.write_text(path.read_text() + "".join(sample(self.made + i) + "\n" for i in range(200)))
+                self.made += 200
+                self.run("offline", online, brokers=False)
+                self.create("online")
+                self.put("online", 0, 100)
+                online += ", topic: online"
+        log = self.run("offline", "topic: online", code=2, brokers=False)
+        assert "ingest.brokers: missing" in log, log[-800:]
 
     def a_range_is_passed_over_and_a_kill_costs_nothing(self):
         self.create("spoiled", 2)
@@ -449,7 +483,7 @@ def main():
             run_units(kafka)
         cases = Cases(work, kafka)
         for case in (cases.several_topics_one_of_them_altered_while_running, cases.a_run_begins_and_ends_at_a_time, cases.files_come_first_and_a_kill_costs_nothing,
-                     cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run,
+                     cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run, cases.files_alone_need_no_brokers_until_there_are_some,
                      cases.a_range_is_passed_over_and_a_kill_costs_nothing, cases.in_lockstep_a_range_passed_over_was_never_there, cases.retention_is_a_loss_by_policy,
                      cases.a_topic_made_anew_is_a_loss_by_policy, cases.a_compacted_topic_is_refused, cases.an_open_transaction_is_waited_for_and_told,
                      cases.a_deleted_topic_is_told_and_one_made_anew_stops, cases.a_wrong_format_takes_nothing_from_the_stream,

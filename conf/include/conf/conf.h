@@ -332,7 +332,7 @@ struct fr_conf {
         enum fr_export_format format;
         bool create;
         int64_t drain_timeout_ms;
-        char *brokers; /* = ingest.brokers in this version */
+        char *brokers; /* = ingest.brokers in this version; NULL: nothing is published */
     } export_;
     struct {
         char *listen_host;

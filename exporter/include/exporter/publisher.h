@@ -38,7 +38,7 @@ struct fr_publisher_options {
     struct fr_durable *durable;
     const struct fr_clock *clock;
     const char *model; /* names the clients: client.id is freshet-MODEL */
-    const char *brokers;
+    const char *brokers; /* NULL: there is no topic, and every epoch counts as acknowledged */
     const char *topic;
     uint32_t partitions;
     /* Tables whose rows go to topics of NVIDIA HPS as well; 0: none. Copied. */

@@ -7,7 +7,9 @@
 #ifndef FR_INGEST_SOURCE_H
 #define FR_INGEST_SOURCE_H
 
+#include "base/clock.h"
 #include "batch/records.h"
+#include "conf/conf.h"
 #include "ingest/positions.h"
 
 struct fr_source_partition {
@@ -152,5 +154,10 @@ struct fr_dead_sink {
     /* While on, letters are kept and none is sent; NULL: it cannot. */
     void (*withhold)(void *self, bool on);
 };
+
+/* The sink of a daemon without brokers: dead_letters.jsonl in the state directory, a line
+ * {"topic", "partition", "offset", "reason", "value"} each. FR_E_LIMIT: its path is too long. */
+enum fr_status fr_ingest_file_dead(const struct fr_conf *conf, const struct fr_clock *clock, struct fr_dead_sink *out,
+                                   struct fr_err *err) FR_MUST_CHECK;
 
 #endif
