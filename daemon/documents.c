@@ -322,14 +322,14 @@ static bool document_ready(struct fr_service *service, const struct fr_snapshots
         snprintf(reason, sizeof(reason), "draining");
     else if (!atomic_load(&service->ingest_started))
         start_reason(service, reason, sizeof(reason));
+    else if (s->publisher.refused[0]) /* before what follows from it: a journal that is full */
+        snprintf(reason, sizeof(reason), "publisher: %s", s->publisher.refused);
     else if (s->trainer.paused[0])
         snprintf(reason, sizeof(reason), "paused: %s", s->trainer.paused);
     else if (s->ingest.pause != FR_INGEST_READS)
         snprintf(reason, sizeof(reason), "paused: %s", s->ingest.problem);
     else if (fr_service_epoch_late(service, reason, sizeof(reason)))
         ; /* said */
-    else if (s->publisher.refused[0])
-        snprintf(reason, sizeof(reason), "publisher: %s", s->publisher.refused);
     else if (s->ingest.problem[0] && (!s->ingest.connected || s->ingest.stands))
         snprintf(reason, sizeof(reason), "ingest: %s", s->ingest.problem);
     else if (s->ingest.lag_ms > conf->ingest.ready_lag_ms)
