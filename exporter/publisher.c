@@ -154,6 +154,7 @@ enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_e
         {"acks", "all"},
         {"message.timeout.ms", "0"},
         {"message.max.bytes", record_max},
+        {"isolation.level", "read_uncommitted"}, /* of its questions: where the topic ends */
         {NULL, NULL},
     };
     struct fr_kafka_options options = {

@@ -89,7 +89,8 @@ def parse(value):
 def read_topic(address, topic, config=None, see=lambda message: None):
     """All records of a topic now: a list per partition of (offset, value bytes). see() gets every whole message."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "interop", "enable.auto.commit": False,
-                                         "auto.offset.reset": "error", "fetch.wait.max.ms": 20, "enable.partition.eof": True, **(config or {})})
+                                         "auto.offset.reset": "error", "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 20,
+                                         "enable.partition.eof": True, **(config or {})})
     partitions = sorted(consumer.list_topics(topic, PATIENCE).topics[topic].partitions)
     ends = {}
     assignment = []

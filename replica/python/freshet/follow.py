@@ -30,7 +30,7 @@ class Follower:
         self._not_loaded, self._hinted = "", False  # the topic is read from where a snapshot leads on
         if snapshots is not None:
             self._load(snapshots)
-        self.consumer = confluent_kafka.Consumer({"enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_committed", **config,
+        self.consumer = confluent_kafka.Consumer({"enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_uncommitted", **config,
                                                   "bootstrap.servers": brokers, "group.id": "freshet.reader", "enable.partition.eof": True})
         try:
             self._assign()
