@@ -37,7 +37,7 @@ struct fr_publisher_property {
 struct fr_publisher_options {
     struct fr_durable *durable;
     const struct fr_clock *clock;
-    const char *model; /* names the clients: client.id is freshet-MODEL */
+    const char *model;   /* names the clients: client.id is freshet-MODEL */
     const char *brokers; /* NULL: there is no topic, and every epoch counts as acknowledged */
     const char *topic;
     uint32_t partitions;
