@@ -27,31 +27,6 @@ enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, PURGE_MS = 1000, TIMESTAMP_S
 /* Below the epoch in a delivery report. */
 enum { MARK_BEGINS = 1, MARK_OTHER_TOPIC = 2, MARK_BITS = 2 };
 
-void fr_publisher_tell(struct fr_publisher *publisher)
-{
-    publisher->tally.sent = publisher->sent;
-    publisher->tally.acked = publisher->acked;
-    publisher->tally.in_flight_bytes = publisher->in_flight_bytes;
-    publisher->tally.topic.begin = publisher->begin.epoch;
-    pthread_mutex_lock(&publisher->mutex);
-    publisher->status = publisher->tally;
-    for (uint32_t p = 0; publisher->told_next && p < publisher->options.partitions; p++)
-        publisher->told_next[p] = publisher->checked ? publisher->topic[p].next : -1;
-    pthread_mutex_unlock(&publisher->mutex);
-}
-
-bool fr_publisher_offsets(struct fr_publisher *publisher, uint64_t *out)
-{
-    bool known = true;
-    pthread_mutex_lock(&publisher->mutex);
-    for (uint32_t p = 0; p < publisher->options.partitions && known; p++) {
-        known = publisher->told_next[p] >= 0;
-        out[p] = (uint64_t)publisher->told_next[p];
-    }
-    pthread_mutex_unlock(&publisher->mutex);
-    return known;
-}
-
 void fr_publisher_problem(struct fr_publisher *publisher, const char *text)
 {
     snprintf(publisher->tally.problem, sizeof(publisher->tally.problem), "%s", text);
@@ -274,14 +249,6 @@ void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch)
     uint64_t before = atomic_load(&publisher->offered);
     while (before < epoch && !atomic_compare_exchange_weak(&publisher->offered, &before, epoch))
         continue; /* the publisher's thread, after the check, offers too */
-}
-
-void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out)
-{
-    pthread_mutex_lock(&publisher->mutex);
-    *out = publisher->status;
-    pthread_mutex_unlock(&publisher->mutex);
-    out->offered = atomic_load(&publisher->offered);
 }
 
 /* ---- sending ---- */

@@ -107,10 +107,45 @@ enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct 
     return status;
 }
 
+/* ---- for other threads ---- */
+
+void fr_publisher_tell(struct fr_publisher *publisher)
+{
+    publisher->tally.sent = publisher->sent;
+    publisher->tally.acked = publisher->acked;
+    publisher->tally.in_flight_bytes = publisher->in_flight_bytes;
+    publisher->tally.topic.begin = publisher->begin.epoch;
+    pthread_mutex_lock(&publisher->mutex);
+    publisher->status = publisher->tally;
+    for (uint32_t p = 0; publisher->told_next && p < publisher->options.partitions; p++)
+        publisher->told_next[p] = publisher->checked ? publisher->topic[p].next : -1;
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+bool fr_publisher_offsets(struct fr_publisher *publisher, uint64_t *out)
+{
+    bool known = true;
+    pthread_mutex_lock(&publisher->mutex);
+    for (uint32_t p = 0; p < publisher->options.partitions && known; p++) {
+        known = publisher->told_next[p] >= 0;
+        out[p] = (uint64_t)publisher->told_next[p];
+    }
+    pthread_mutex_unlock(&publisher->mutex);
+    return known;
+}
+
+void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    *out = publisher->status;
+    pthread_mutex_unlock(&publisher->mutex);
+    out->offered = atomic_load(&publisher->offered);
+}
+
 /* ---- without brokers ---- */
 
-/* No topic gets the epochs that count as acknowledged now. They are of a timeline that was announced
- * on none, so that a later start with brokers fills its topic with the whole state. */
+/* No topic gets the epochs that count as acknowledged now. They are of a timeline that no topic was
+ * told of, so that a later start with brokers fills its topic with the whole state. */
 enum fr_status fr_publisher_check_without_brokers(struct fr_publisher *publisher, struct fr_err *err)
 {
     struct fr_durable_status durable;

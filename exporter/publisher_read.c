@@ -26,7 +26,7 @@ enum fr_status fr_publisher_reader(struct fr_publisher *publisher, rd_kafka_t **
         {"enable.partition.eof", "true"},
         {"auto.offset.reset", "earliest"},
         {"allow.auto.create.topics", "false"},
-        {"isolation.level", "read_uncommitted"}, /* none of ours waits for somebody else's transaction */
+        {"isolation.level", "read_uncommitted"}, /* other producers' transactions hide nothing */
         {"fetch.wait.max.ms", "10"},
         {"log.connection.close", "true"}, /* says what a listener of another protocol does */
         {NULL, NULL},

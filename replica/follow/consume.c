@@ -68,7 +68,7 @@ static enum fr_status make_handle(const struct fr_consume_options *options, stru
         {"enable.auto.commit", "false"},
         {"auto.offset.reset", "error"},
         {"enable.partition.eof", "true"},
-        {"isolation.level", "read_uncommitted"}, /* a transaction of another producer hides nothing of ours */
+        {"isolation.level", "read_uncommitted"}, /* other producers' transactions hide nothing */
         {"fetch.wait.max.ms", "20"},
         {"socket.timeout.ms", "10000"}, /* a broker that hangs is one that is away */
         {NULL, NULL},
