@@ -130,7 +130,7 @@ FR_CASE(an_epoch_waits_for_its_dead_letters_and_says_so)
         fr_clock_fake_advance_ms(&w->clock, 1000);
     }
     assert_int_equal(w->durable.epoch, 0);
-    assert_string_equal(reason("dead_letters"), "the dead-letter topic does not acknowledge; epochs wait for it");
+    assert_string_equal(reason("dead_letters"), "dead letters are not acknowledged; epochs wait for them");
     w->letters = 5;
     expect(fr_step_durable, FR_OK);
     assert_int_equal(w->durable.epoch, 3);

@@ -283,13 +283,14 @@ FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
         struct fr_durable *half = NULL;
         char marker[sizeof(other.dir) + 16];
         snprintf(marker, sizeof(marker), "%s/restoring", other.dir);
-        if (failed && access(marker, F_OK) == 0 && scene_try_open(&other, NULL, true, &half, &err) == FR_E_NOT_FOUND) {
+        enum fr_status opened = failed ? scene_try_open(&other, NULL, true, &half, &err) : FR_E_NOT_FOUND;
+        if (failed && access(marker, F_OK) == 0 && opened == FR_E_NOT_FOUND) {
             /* nor does a start without --restore make an empty model of it */
             assert_int_equal(scene_try_open(&other, NULL, false, &half, &err), FR_E_CORRUPT);
             assert_non_null(strstr(err.text, "--restore"));
             refused += 1;
         }
-        if (failed && scene_try_open(&other, NULL, true, &half, &err) == FR_OK) {
+        if (opened == FR_OK) {
             /* The mark was in place, only its directory's sync failed: then all is there. */
             assert_true(scene_state_is(&other, half, FOLDED));
             fr_durable_close(half);
