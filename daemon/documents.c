@@ -199,8 +199,8 @@ static void put_ingest(const struct fr_snapshots *s, struct fr_buffer *out)
     fr_buffer_printf(out, "]");
     put_unknown(out, "slots", &s->ingest.unknown.slots);
     put_unknown(out, "keys", &s->ingest.unknown.keys);
-    fr_buffer_printf(out, ",\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
-                     s->trainer.history.unknown_slots, s->trainer.history.unknown_extra, s->trainer.history.excess_ids);
+    fr_buffer_printf(out, ",\"unknown_slots\":%" PRIu64 ",\"unknown_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
+                     s->trainer.history.unknown_slots, s->trainer.history.unknown_keys, s->trainer.history.excess_ids);
 }
 
 static void put_outbox(const struct fr_snapshots *s, struct fr_buffer *out)

@@ -145,7 +145,7 @@ static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch
     trainer->history.quarantined_batches += trainer->sift.whole;
     trainer->history.quarantined_singly += trainer->sift.whole ? 0 : trainer->sift.n_left_out;
     trainer->history.unknown_slots += batch->unknown_slots;
-    trainer->history.unknown_extra += batch->unknown_extra;
+    trainer->history.unknown_keys += batch->unknown_keys;
     trainer->history.excess_ids += batch->excess_ids;
     if (batch->dead_sequence > trainer->dead_sequence)
         trainer->dead_sequence = batch->dead_sequence;

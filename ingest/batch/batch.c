@@ -77,7 +77,7 @@ void fr_batch_clear(struct fr_batch *batch)
     batch->kafka_t_max_ms = 0;
     batch->born_mono_ns = 0;
     batch->end_of_stream = false;
-    batch->unknown_slots = batch->unknown_extra = batch->excess_ids = 0;
+    batch->unknown_slots = batch->unknown_keys = batch->excess_ids = 0;
 }
 
 /* Label-major matrix: rows move apart when the capacity grows. */

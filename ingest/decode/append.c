@@ -334,7 +334,7 @@ void fr_staging_append(const struct fr_staging *staging, uint32_t from, uint32_t
     FR_CHECK(batch->n_tasks == staging->n_tasks);
     if (from == 0) {
         batch->unknown_slots += staging->unknown_slots;
-        batch->unknown_extra += staging->unknown_extra;
+        batch->unknown_keys += staging->unknown_keys;
         batch->excess_ids += staging->excess_ids;
     }
     if (count == 0)

@@ -78,7 +78,7 @@ void fr_staging_clear(struct fr_staging *staging)
 {
     staging->n_samples = staging->n_groups = 0;
     staging->has_served = false;
-    staging->unknown_slots = staging->unknown_extra = staging->excess_ids = 0;
+    staging->unknown_slots = staging->unknown_keys = staging->excess_ids = 0;
     if (staging->any_unknown)
         memset(&staging->unknown, 0, sizeof(staging->unknown));
     staging->any_unknown = false;

@@ -68,7 +68,7 @@ struct fr_staging {
     struct fr_stage_column *columns;
     bool any_unknown;
     struct fr_unknown_counts unknown;
-    uint64_t unknown_slots, unknown_extra, excess_ids; /* of the whole record */
+    uint64_t unknown_slots, unknown_keys, excess_ids; /* of the whole record */
 };
 
 /* Capacity that holds `need`, at least doubled so that growth is rare; 0 stays for "nothing

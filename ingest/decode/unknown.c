@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Keys of maps that are open at once must not meet in a set of keys: an index is no name. */
+/* In one set stand keys of maps that are open at once. An index and a name of the same bytes are
+ * two keys there. */
 enum { SCOPE_INDEX = 2 };
 
 /* The place of a name among the first few, which become known here; else that of all others. */
@@ -32,7 +33,7 @@ static void count(struct fr_decoder *d, uint64_t *place, uint64_t times)
     d->staging.any_unknown = true;
 }
 
-/* A key as a name: without its quotes, behind the map it stands in. */
+/* A key as a name: without its quotes, after the name of the map it stands in ("y."). */
 static void name_of(struct fr_decoder *d, const char *map, const struct fr_token *key,
                     char out[static FR_UNKNOWN_NAME_MAX])
 {
@@ -111,6 +112,6 @@ void fr_decode_unknown_accept(struct fr_decoder *d)
         d->unknown.slots.counts[i] += staging->unknown.slots[i];
         d->unknown.keys.counts[i] += staging->unknown.keys[i];
         staging->unknown_slots += staging->unknown.slots[i];
-        staging->unknown_extra += staging->unknown.keys[i];
+        staging->unknown_keys += staging->unknown.keys[i];
     }
 }

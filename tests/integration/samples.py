@@ -364,7 +364,7 @@ export: {topic: d}
         out = tool("decode", "--config", SOURCE / "conf/freshet.yaml", "--format", "json", "--file", file)[1].splitlines()
         decoded = [json.loads(line) for line in out]
         assert [record["groups"] for record in decoded] == [[1], [2], [1, 2], [2, 1]], out
-        assert all(record["unknown_slots"] == record["unknown_extra"] == 0 for record in decoded), out
+        assert all(record["unknown_slots"] == record["unknown_keys"] == 0 for record in decoded), out
         for record in decoded:
             for sample in record["samples"]:
                 assert sample["y"]["click"] in (0, 1) and sample["f"]["user_id"] and sample["f"]["item_id"] and sample["f"]["price"][0] > 0, sample

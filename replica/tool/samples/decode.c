@@ -129,11 +129,11 @@ static void put_batch(const struct fr_conf *conf, const struct fr_batch *batch, 
             fr_buffer_printf(out, "%s\"%s\"", comma, conf->slots[s].name);
             comma = ",";
         }
-    fr_buffer_printf(out, "],\"unknown_slots\":%" PRIu64 ",\"unknown_extra\":%" PRIu64 ",\"excess_ids\":%" PRIu64,
-                     batch->unknown_slots, batch->unknown_extra, batch->excess_ids);
+    fr_buffer_printf(out, "],\"unknown_slots\":%" PRIu64 ",\"unknown_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64,
+                     batch->unknown_slots, batch->unknown_keys, batch->excess_ids);
     if (batch->unknown_slots > 0)
         put_unknown(&unknown[0].slots, &unknown[1].slots, "slots", out);
-    if (batch->unknown_extra > 0)
+    if (batch->unknown_keys > 0)
         put_unknown(&unknown[0].keys, &unknown[1].keys, "keys", out);
     fr_buffer_printf(out, ",\"samples\":[");
     for (uint32_t i = 0; i < batch->n_samples; i++)

@@ -31,7 +31,7 @@ FR_CASE(a_cleared_batch_is_as_new)
     assert_int_equal(f->batch->n_samples + f->batch->n_groups + f->batch->n_positions, 0);
     assert_false(f->batch->end_of_stream);
     assert_true(f->batch->kafka_t_max_ms == 0);
-    assert_int_equal(f->batch->unknown_slots + f->batch->unknown_extra + f->batch->excess_ids, 0);
+    assert_int_equal(f->batch->unknown_slots + f->batch->unknown_keys + f->batch->excess_ids, 0);
     accept_json(f, "{\"f\":{\"user_id\":9},\"y\":{}}");
     assert_null(f->batch->columns[SLOT_USER_ID].weights);
     assert_int_equal(key_at(f, SLOT_USER_ID, 0, 0), integer_key(f, SLOT_USER_ID, 9));

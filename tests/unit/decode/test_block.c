@@ -29,7 +29,7 @@ FR_CASE(a_block_of_arrays_takes_every_value_form)
     const uint8_t roles[] = {FR_ROLE_TRAIN, FR_ROLE_TRAIN, FR_ROLE_MASKED, FR_ROLE_TRAIN};
     assert_memory_equal(b->role, roles, sizeof(roles));
     assert_int_equal(b->unknown_slots, 4); /* of samples, not columns */
-    assert_int_equal(b->unknown_extra, 1);
+    assert_int_equal(b->unknown_keys, 1);
     assert_int_equal(b->excess_ids, 0);
 }
 

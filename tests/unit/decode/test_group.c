@@ -233,7 +233,7 @@ FR_CASE(unknown_keys_of_groups_are_counted_once)
     accept_json(f,
                 "{\"x_a\":1,\"items\":[{\"f\":{\"no\":1},\"y\":[1],\"x_a\":2},{\"f\":{\"no\":1},\"y\":[1]}],\"x_b\":{},"
                 "\"shared\":{\"no\":1,\"user_id\":2}}");
-    assert_int_equal(f->batch->unknown_extra, 3);
+    assert_int_equal(f->batch->unknown_keys, 3);
     assert_int_equal(f->batch->unknown_slots, 3);
 }
 

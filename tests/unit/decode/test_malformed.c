@@ -98,7 +98,7 @@ static bool refused_as_told(const struct line *line)
     assert_int_equal(batch->n_samples, 1);
     assert_int_equal(batch->columns[SLOT_USER_ID].begin[1], 1);
     assert_int_equal(batch->columns[SLOT_ITEM_ID].begin[1], 0);
-    assert_int_equal(batch->unknown_slots + batch->unknown_extra + batch->excess_ids, 0);
+    assert_int_equal(batch->unknown_slots + batch->unknown_keys + batch->excess_ids, 0);
     fr_batch_free(batch);
     fr_decoder_free(decoder);
     return told;

@@ -205,7 +205,7 @@ static void assert_equal_batches(const struct fr_batch *a, const struct fr_batch
         for (uint32_t k = 0; k < x->begin[n]; k++)
             SAME((x->weights ? x->weights[k] : 1.0f) == (y->weights ? y->weights[k] : 1.0f));
     }
-    SAME(a->unknown_slots == b->unknown_slots && a->unknown_extra == b->unknown_extra);
+    SAME(a->unknown_slots == b->unknown_slots && a->unknown_keys == b->unknown_keys);
     SAME(a->excess_ids == b->excess_ids);
 #undef SAME
 }

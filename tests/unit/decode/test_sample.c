@@ -270,17 +270,17 @@ FR_CASE(an_id_is_any_value_and_ignored)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{},\"y\":{},\"id\":{\"any\":[1,{\"thing\":null}]}}");
-    assert_int_equal(f->batch->unknown_extra + f->batch->unknown_slots, 0);
+    assert_int_equal(f->batch->unknown_keys + f->batch->unknown_slots, 0);
 }
 
-FR_CASE(unknown_slots_and_extra_keys_are_ignored_and_counted)
+FR_CASE(unknown_slots_and_keys_are_ignored_and_counted)
 {
     struct fixture *f = *state;
     accept_json(
         f, "[{\"x_trace\":{\"a\":[1]},\"f\":{\"nope\":[1,2],\"user_id\":1,\"other\":{\"a\":{}}},\"y\":{},\"x_\":0},"
            "{\"f\":{\"nope\":true,\"7\":1,\"x_trace\":1},\"y\":{},\"x_trace\":1}]");
     assert_int_equal(f->batch->unknown_slots, 5);
-    assert_int_equal(f->batch->unknown_extra, 3);
+    assert_int_equal(f->batch->unknown_keys, 3);
     assert_int_equal(n_ids(f, SLOT_USER_ID, 0), 1);
     assert_int_equal(n_ids(f, SLOT_CONTEXT, 1), 0); /* JSON has no integer keys: "7" is a name */
 }
@@ -426,7 +426,7 @@ int main(void)
         CASE(keep_rates_and_served_scores_are_kept),
         CASE(served_scores_survive_growth),
         CASE(an_id_is_any_value_and_ignored),
-        CASE(unknown_slots_and_extra_keys_are_ignored_and_counted),
+        CASE(unknown_slots_and_keys_are_ignored_and_counted),
         CASE(a_name_that_differs_in_one_byte_is_no_slot),
         CASE(many_unknown_slots_are_told_apart),
         CASE(a_declared_index_stands_for_the_slot),

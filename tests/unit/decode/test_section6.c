@@ -34,7 +34,7 @@ static void assert_same_batch(const struct fr_batch *a, const struct fr_batch *b
     assert_memory_equal(a->keep, b->keep, a->n_samples * sizeof(float));
     assert_true((a->served == NULL) == (b->served == NULL));
     assert_int_equal(a->unknown_slots, b->unknown_slots);
-    assert_int_equal(a->unknown_extra, b->unknown_extra);
+    assert_int_equal(a->unknown_keys, b->unknown_keys);
     assert_int_equal(a->excess_ids, b->excess_ids);
     for (uint32_t l = 0; l < a->n_labels; l++) {
         const float *x = a->labels + (size_t)l * a->capacity_samples, *y = b->labels + (size_t)l * b->capacity_samples;

@@ -124,7 +124,7 @@ static void counts(struct fixture *f, const char *text, const char *expected)
             keys += unknown->keys.counts[i];
         }
         assert_int_equal(f->batch->unknown_slots, slots);
-        assert_int_equal(f->batch->unknown_extra, keys);
+        assert_int_equal(f->batch->unknown_keys, keys);
     }
     fr_buffer_release(&bytes);
 }

@@ -33,7 +33,7 @@
             "Samples left out in this history because numbers were not finite, while their batch took effect.")        \
     COUNTER(unknown_slots, "freshet_unknown_slots_total",                                                              \
             "Values of slots that the configuration does not have, ignored in this history.")                          \
-    COUNTER(unknown_extra, "freshet_extra_keys_total",                                                                 \
+    COUNTER(unknown_keys, "freshet_unknown_keys_total",                                                                \
             "Other keys of samples that the configuration does not have, x_ ones too, ignored in this history.")       \
     COUNTER(excess_ids, "freshet_excess_ids_total", "Ids beyond max_ids or max_len, ignored in this history.")
 

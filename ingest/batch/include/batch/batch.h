@@ -115,7 +115,7 @@ struct fr_batch {
     uint64_t born_mono_ns;  /* when its first record was polled */
     bool end_of_stream;     /* lockstep / --until end: nothing follows */
     /* Counted while decoding; added to the owner's counters with the batch. */
-    uint64_t unknown_slots, unknown_extra, excess_ids;
+    uint64_t unknown_slots, unknown_keys, excess_ids;
 };
 
 /* Makes a batch for ingest.batch_size samples (64 when the conf has none); appending grows it. It
