@@ -168,11 +168,15 @@ void fr_conf_reference(struct fr_buffer *out)
         "# Options\n\nGenerated from the option table (`conf/options.c`); a test compares this file with it. "
         "`freshetd --check` reports every mistake of a file at once; an unknown option is a mistake.\n\n"
         "Durations are integers with a unit `ms`, `s`, `m`, `h` or `d`; sizes with `B`, `KiB`, `MiB`, `GiB` or `TiB`; "
-        "0 needs no unit.\n\nThe last column but one says whether a model that exists takes another value over at a restart: "
-        "`yes`; `recorded`, and `freshet state` shows since which epoch; `while given`, recorded, but it neither comes "
-        "nor goes; an optimizer, to one of the `same state` (docs/operating.md); `model`, recorded, with a new model record "
-        "for replicas; of slots and labels those that are `unread` come and go, and their order changes; `no`. A running "
-        "daemon takes no new values.\n");
+        "0 needs no unit.\n\nA running daemon takes no new values. The column `change` says which ones a model that exists "
+        "takes at a restart:\n\n"
+        "- `yes`: any value; it is not recorded.\n"
+        "- `recorded`: any value; `freshet state` shows since which epoch.\n"
+        "- `while given`: another value, which is recorded; the option cannot be added or removed (0 counts as absent).\n"
+        "- `same state`: an optimizer that keeps the same state (docs/operating.md); it is recorded.\n"
+        "- `model`: any value, which is recorded; the next epoch carries a new model record for replicas.\n"
+        "- `unread`: slots and labels that nothing reads may be added, removed and reordered.\n"
+        "- `no`: never.\n");
     for (size_t s = 0; s < FR_ARRAY_LEN(sections); s++) {
         fr_buffer_printf(out, "\n## %s\n\n", sections[s].title);
         if (sections[s].text)
