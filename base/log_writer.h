@@ -19,7 +19,7 @@ enum fr_log_line {
 /* Takes a copy of at most FR_LOG_LINE_MAX bytes, newline included. Thread: any. */
 void fr_log_put(enum fr_log_line kind, const char *line, size_t size);
 /* Writes at once, after what waits, or gives up after FR_LOG_PATIENCE_MS. For the end of a process
- * that cannot go on: it takes no lock, so that it may be called in a signal handler. */
+ * that cannot continue: it takes no lock, so that it may be called in a signal handler. */
 void fr_log_put_directly(const char *line, size_t size);
 /* The line that says how many are missing where it stands; log.c. Returns its size. */
 size_t fr_log_lost_line(char line[FR_LOG_LINE_MAX], uint64_t lost);

@@ -2,12 +2,12 @@
  * fr_conf_training_json, difference by difference, in the words of the configuration.
  *
  * Lists of named things are compared by name, other lists whole; numbers are shown in their
- * shortest form. What replicas hold is fixed, but for rows that the option table marks (`follows`):
- * they then get another model record. Slots and labels that nothing reads come and go, since those
- * that something reads show as a difference of what reads them too. Of the training record the
- * option table says what is (`fixed`, `settled`), but for two things that are judged here: an
- * optimizer goes on from the state of its like only, and no other gate can read the counters of a
- * sketch.
+ * shortest form. What replicas hold is fixed, except rows that the option table marks (`follows`):
+ * replicas then get another model record. Slots and labels that nothing reads may be added and
+ * removed; one that something reads shows as a difference of its reader too. Of the training record
+ * the option table says what is fixed (`fixed`, `settled`), except two things that are judged here:
+ * an optimizer continues from the state of its like only, and no other gate can read the counters
+ * of a sketch.
  *
  * Not known here: which state it is, and what becomes of a difference. */
 #include <stdio.h>

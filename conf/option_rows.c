@@ -70,7 +70,7 @@ void fr_option_bound(const struct fr_option *option, double value, char out[stat
         snprintf(out, FR_SCALAR_TEXT_MAX, "%.*g", option->type == FR_OPTION_REAL ? 6 : 20, value);
 }
 
-/* The choice at *at, which moves behind it; *later: marked `!`. */
+/* Returns the choice at *at and moves *at after it; *later: the choice is marked `!`. */
 static struct fr_word next_choice(const char **at, bool *later)
 {
     struct fr_word word = {*at, strcspn(*at, "|")};

@@ -69,8 +69,9 @@ struct fr_option {
      * NULL: a restart takes it over (compare.c). Of rows of the training record: those of the model
      * are all fixed. */
     const char *fixed, *settled;
-    /* Of rows of the model record, which is fixed but for these: a restart takes another value
-     * over, of entries that some come, go and change places; replicas get another model record. */
+    /* Of rows of the model record, all others of which are fixed: a restart takes over another
+     * value, and of a list of entries that some are added, removed or reordered. Replicas get
+     * another model record. */
     bool follows;
     bool required;
     /* left out of the training record while it is its default, of the model record when absent */

@@ -1,4 +1,4 @@
-/* What the process is allowed, asked before libraries meet it: they end the process where a thread,
+/* What the process is allowed, asked before libraries need it: they end the process where a thread,
  * memory or a descriptor is refused. Each is asked for by taking as much as a run takes and giving
  * it back, so that all that limits it is seen, whatever its name. What is short for a moment ends
  * with 75, what only an operator can change with 3.

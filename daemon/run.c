@@ -86,7 +86,7 @@ static bool last_snapshot_named(struct fr_service *service)
     return atomic_load(&service->snapshots.last) == FR_LAST_DONE;
 }
 
-/* FR_OK, or FR_E_NONFINITE when epochs stay behind because publishing is held. */
+/* FR_OK, or FR_E_NONFINITE when epochs stay unpublished because publishing is held. */
 static enum fr_status drained(struct fr_service *service, struct fr_err *err)
 {
     uint64_t durable = atomic_load(&service->durable_epoch), publishable = atomic_load(&service->publishable);

@@ -91,7 +91,7 @@ void fr_signals_aborts(const char *dir)
 
 static void pass_on(int signal_number)
 {
-    /* fails only where there is nobody left to tell */
+    /* fails only when the main thread is gone, and then nobody waits for the signal */
     (void)pthread_kill(main_thread, signal_number);
 }
 

@@ -214,7 +214,7 @@ static bool ends_with(const char *text, const char *end)
     return size > tail && strcmp(text + size - tail, end) == 0;
 }
 
-/* The number behind the last '-' of the first *size bytes, which then end before that sign. */
+/* The number after the last '-' of the first *size bytes, which then end before that sign. */
 static bool take_number(const char *name, size_t *size, uint64_t *out)
 {
     size_t from = *size;

@@ -375,7 +375,7 @@ static bool holds_end(struct fr_ingest *ingest, struct fr_stream *stream, const 
     if (stream->n_held == 0 || ingest->held.replaying)
         return false;
     struct fr_source_event end = {.kind = event->kind, .offset = event->offset};
-    if (event->kind == FR_SOURCE_RECORD) /* one behind the end of a bounded run */
+    if (event->kind == FR_SOURCE_RECORD) /* a record after the end of a bounded run */
         end.kind = FR_SOURCE_END;
     stream->at_end = true;
     if (!stream->end_held)

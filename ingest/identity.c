@@ -7,11 +7,11 @@
  * been fetched since. Records that were fetched before are kept after a silence, because a topic
  * that was made again has another record at the last delivered offset; they are dropped when
  * connections were made again or the partition's leader moved, because an election may have cut the
- * log behind that offset. A partition that cannot be asked waits, like one that broke.
+ * log after that offset. A partition that cannot be asked waits, like one that broke.
  *
  * Once a minute the same is asked without a reason, about the record that was the last one a minute
  * before: the newest may be of the other log already. An answer that does not come is waited
- * for until the next minute, and reading goes on meanwhile.
+ * for until the next minute, and reading continues meanwhile.
  *
  * Owner: ingest thread. */
 #include "internal.h"

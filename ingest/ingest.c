@@ -491,7 +491,7 @@ static int poll_wait_ms(struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t
     return (int)((wait_ns + 999999u) / 1000000u);
 }
 
-/* Reading is paused: what came before goes on its way. */
+/* Reading is paused: what was read before is still handed on. */
 static void idle(struct fr_ingest *ingest, int wait_ms)
 {
     if (fr_assembly_due(ingest, fr_mono_ns(ingest->clock)) && !ingest->ready)

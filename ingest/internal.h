@@ -246,7 +246,7 @@ struct fr_ingest {
 enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err) FR_MUST_CHECK;
 void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why);
-/* Likewise without a reason to tell: it is checked and begun again with the next turn. */
+/* Stops a stream without a reason to report: the next turn checks it and begins it again. */
 void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream);
 void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Its first offset is known: the owner may hear of it. */

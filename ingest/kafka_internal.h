@@ -90,7 +90,7 @@ enum fr_status fr_ingest_kafka_probe(struct fr_kafka_source *source, struct fr_e
 
 /* Of the table of a source. */
 enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err) FR_MUST_CHECK;
-/* False when the brokers do not tell. */
+/* False when the brokers do not show the topic's settings. */
 bool fr_ingest_kafka_is_compacted(rd_kafka_t *client, char *topic);
 
 /* ---- kafka_questions.c ---- */

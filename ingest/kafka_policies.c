@@ -2,9 +2,9 @@
  * say: at the start and with the minute's look.
  *
  * A compacted topic deletes records whose key came again, read or not: an offset that is missing
- * could not be told from one that was taken by a transaction marker, so none of it would be
+ * would look like one that was taken by a transaction marker, so none of it would be
  * counted as lost (P8). It is refused, as the delta topic is. librdkafka's embedded broker, and
- * brokers that do not let this user describe the topic, do not tell; the start warns once.
+ * brokers that do not let this user describe the topic, do not answer; the start warns once.
  *
  * Owner: ingest thread. */
 #include "kafka_internal.h"

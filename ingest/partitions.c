@@ -3,12 +3,12 @@
  *
  * The position must lie in [low, high] and the record that was delivered last must have the
  * timestamp and CRC32C that were noted (the fingerprint): same name and a plausible offset do not
- * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
- * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start,
- * whenever reading a partition broke, and while it is read (identity.c). A partition that begins
- * behind records which it did not deliver takes the fingerprint of the last of these. Losses and a
- * log made anew go by `on_loss`; another cluster always stops. All partitions are asked for
- * together, and each is judged by itself: one that cannot be asked waits alone.
+ * prove the same log, a topic may have been deleted and created again. librdkafka 2.0.2 checks
+ * neither (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the
+ * start, whenever reading a partition broke, and while it is read (identity.c). A partition that
+ * begins after records which it did not deliver takes the fingerprint of the last of these. Losses
+ * and a log created again go by `on_loss`; another cluster always stops. All partitions are asked
+ * for together, and each is judged by itself: one that cannot be asked waits alone.
  *
  * Owner: ingest thread. It does not wait between tries (the caller backs off). */
 #include "internal.h"
@@ -119,8 +119,8 @@ static enum fr_status compare(struct fr_ingest *ingest, const struct look *look,
         err, FR_E_MISMATCH,
         "%s/%" PRId32 ": the record at offset %" PRId64 " is not the one that was trained (timestamp %" PRId64
         ", CRC32C %08" PRIx32 "; noted %" PRId64 ", %08" PRIx32
-        "): the topic was made anew under the same name, or an unclean leader election cut its log; use the "
-        "right topic or another state_dir, or go on with this log by ingest.on_loss: earliest or latest",
+        "): the topic was created again under the same name, or an unclean leader election cut its log; use the "
+        "right topic or another state_dir, or continue with this log by ingest.on_loss: earliest or latest",
         p->topic, p->partition, noted.offset, mark->timestamp_ms, mark->crc32c, noted.timestamp_ms, noted.crc32c);
     return lose(ingest, stream, look->low, OTHER_RECORDS, err);
 }
@@ -182,8 +182,8 @@ static enum fr_status ask(struct fr_ingest *ingest, int64_t when, struct fr_sour
     return status;
 }
 
-/* Of what is read, retention may have taken records that were fetched before: a hole is met, and
- * said, by reading on. */
+/* Of a partition that is being read, retention may have taken records that were fetched before: a
+ * hole is found, and reported, by reading. */
 static bool is_in_range(const struct look *look)
 {
     const struct fr_stream *stream = look->stream;
@@ -242,8 +242,9 @@ static int64_t start_of(const struct fr_conf *conf)
     return conf->ingest.start == FR_START_TIME ? conf->ingest.start_ms : FR_SOURCE_STABLE;
 }
 
-/* Where reading begins behind records that were not delivered (start: latest, on_loss), the one
- * before tells this log from another; nothing when it is a marker, or there is no answer. */
+/* Where reading begins after records that were not delivered (start: latest, on_loss), the record
+ * before distinguishes this log from another; nothing does when that is a marker, or when there is
+ * no answer. */
 static enum fr_status take_marks(struct fr_ingest *ingest, struct fr_source_answer *answers, const struct look *looks,
                                  uint32_t n, struct fr_err *err)
 {

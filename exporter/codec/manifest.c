@@ -6,7 +6,7 @@
  * be any text, since a sample file's path stands there; nobody opens it.
  *
  * The last key is the SHA-256 of all bytes before it. Older manifests end with `files` and have no
- * sum; behind `files` nothing else may stand, so that no damage turns one kind into the other.
+ * sum; after `files` nothing else may stand, so that no damage turns one kind into the other.
  *
  * Thread: any, no state. It opens no file (manifest_files.c). */
 #include "codec/manifest.h"

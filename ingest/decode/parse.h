@@ -180,7 +180,7 @@ static inline enum fr_status fr_decode_f64(const struct fr_token *token, double 
 unsigned fr_decode_field(const struct fr_token *key);
 /* The next key of an envelope whose form has the fields `allowed`: *field is it, 0 at the end of
  * the map. Keys that are no field of any form are passed over and counted; ingest.strict refuses
- * them, but for those that begin with x_. */
+ * them, except those that begin with x_. */
 enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,
                                   unsigned *field);
 /* ---- unknown.c ---- */
@@ -193,7 +193,7 @@ struct fr_members {
     uint64_t serial; /* of its unknown names; 0: none came */
 };
 
-/* Passes over the value behind a key of no slot, of no label or task, of no field, and counts it;
+/* Passes over the value of a key of no slot, of no label or task, of no field, and counts the key;
  * FR_E_INVALID: the key came before. */
 enum fr_status fr_decode_unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key);
 enum fr_status fr_decode_unknown_member(struct fr_decoder *d, struct fr_members *members, const struct fr_token *key);

@@ -2,10 +2,10 @@
  * other samples taught, and so would weights of both signs whose sum, by which a mean divides,
  * nearly vanishes.
  *
- * An id's weight is at most ingest.weight_max, with either sign, also behind a cross. In a slot of
- * which some layer takes the mean, no id counts more than that many times in it: its weight over
- * the sum of its entry's. Weights that add up to exactly 0 have no mean: their ids read as none
- * (ops/rows.c).
+ * An id's weight is at most ingest.weight_max, with either sign, also one that a cross makes. In a
+ * slot of which some layer takes the mean, no id counts more than that many times in it: its weight
+ * over the sum of its entry's. Weights that add up to exactly 0 have no mean: their ids read as
+ * none (ops/rows.c).
  *
  * When scoring there is no bound: scores are asked for whatever the trainer would have refused. */
 #include "parse.h"

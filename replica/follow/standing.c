@@ -2,7 +2,7 @@
  * not. Brokers delete records by time or size, whoever still needs them, and say nothing: a topic
  * whose records were deleted looks like one that is read to its end.
  *
- * What tells the two apart is the low watermark. A partition that begins beyond the offset that was
+ * The low watermark distinguishes the two. A partition that begins beyond the offset that was
  * to be read next (the snapshot's `delta_offsets`, or where reading stopped) has lost records.
  * Whether these held epochs beyond the served one cannot be known, since `delta_offsets` may be
  * lower than the exact place; so the loss stands until an epoch applies, which continues what is

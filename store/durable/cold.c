@@ -125,8 +125,8 @@ static void remove_empty_logs(const char *path)
 }
 
 /* RocksDB ends the process by an assertion where there is no room for what it writes at every open
- * (FR_DURABLE_OPEN_BYTES says what): so much is taken first and given back. That meets whatever
- * limits it, quotas and inodes too. */
+ * (FR_DURABLE_OPEN_BYTES says what): so much is taken first and given back. Whatever limits it
+ * is found so, quotas and inodes too. */
 static enum fr_status check_room(const char *path, struct fr_err *err)
 {
     char file[PATH_MAX];

@@ -55,7 +55,7 @@ static void *next(const char *name)
 {
     void *found = dlsym(RTLD_NEXT, name);
     if (!found) {
-        fprintf(stderr, "power_shim: no %s behind the shim\n", name);
+        fprintf(stderr, "power_shim: the C library has no %s\n", name);
         abort();
     }
     return found;

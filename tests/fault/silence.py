@@ -1,5 +1,5 @@
-"""Logs that change while the daemon hears nothing: it is stopped, or a network swallows what it asks and is told, and meanwhile its topic is deleted and made
-anew, or cut by an unclean election among three brokers. None of the other log's records may be read on by offset number: the daemon ends with exit 3 and
+"""Logs that change while the daemon hears nothing: it is stopped, or a network swallows questions and answers, and meanwhile its topic is deleted and
+created again, or cut by an unclean election among three brokers. None of the other log's records may be read on by offset number: the daemon ends with exit 3 and
 names the offset, or goes by on_loss. A silence in which nothing changed loses nothing, whatever retention, transactions and other topics did.
 """
 import os
@@ -216,7 +216,7 @@ class Cases:
         self.config.write_text(CONFIG)
 
     def on_node_1(self, topic):
-        """All nodes but this one may end, and it alone is behind the network."""
+        """All nodes except this one may end, and it alone is reached through the network that can be cut."""
         new = kafka_admin.NewTopic(topic, 1, replica_assignment=[[1]], config={"retention.ms": "-1"})
         self.admin.create_topics([new])[topic].result(PATIENCE)
 
@@ -274,7 +274,7 @@ class Cases:
         latest.wait_trained(EACH + 10)
 
     def a_topic_made_anew_while_it_is_read_is_a_loss(self):
-        """Filled beyond the position so soon that the client meets no error which it would tell."""
+        """Filled beyond the position so soon that the client gets no error which it would report."""
         live = self.on_first("live")
         live.wait_trained(EACH)
         live.make_anew(EACH + 200)

@@ -75,7 +75,7 @@ class Life:
         return min((int(file.stem) for file in (self.state / "journal").glob("*.fj")), default=0) > 1
 
     def expect_whole(self, state=None, topic=None, strays=0):
-        """Both replicas, begun anew, hold what the state holds; so many records are nobody's."""
+        """Both replicas, started again, hold what the state holds; so many records are nobody's."""
         state, topic = state or self.state, topic or self.topic
         _, out, _ = tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)
         assert out.splitlines()[-1].startswith("verified:"), out

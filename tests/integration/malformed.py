@@ -87,7 +87,7 @@ def run_form(work, kafka, form, strict, cases):
 
 
 def run_all_bad(work, kafka, lockstep):
-    """A bounded run of nothing but malformed records ends with exit 2, sends no letter and leaves none behind in the producer."""
+    """A bounded run of nothing but malformed records ends with exit 2, sends no letter and leaves none in the producer."""
     topic = "all-bad-lockstep" if lockstep else "all-bad"
     create_topic(kafka, topic)
     producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address})

@@ -15,7 +15,7 @@
  * the same (each such sample multiplies the variance by up to 1 + 100 / count, from epsilon on).
  * Published are mean, variance and count, from which a state elsewhere continues. dice (Zhou et
  * al. 2018): moving averages of the first and the second moment, of which DICE_KEEP is kept for
- * each batch_size samples trained by the losses behind the layer: so the variance is that of
+ * each batch_size samples trained by the losses after the layer: so the variance is that of
  * samples, however few a batch has. They are divided by the weight they hold, beginning with one
  * unit of mean 0 and variance 1. Owner thread: the graph's; chunks and slots go to the pool.
  * Does not: read untrained samples. */

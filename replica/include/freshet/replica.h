@@ -104,8 +104,9 @@ FRESHET_API int freshet_replica_feed(struct freshet_replica *replica, uint32_t p
  *
  * `directory` is a snapshot (it has a MANIFEST.json) or a folder of snapshots (its file CURRENT
  * names one). Only files of followed partitions are read, a record at a time, and nothing is served
- * before every sum fits. A replica that was stopped by a gap or a rewind goes on; a gap that came
- * because records were passed over also with the snapshot that is served already, once.
+ * before every sum fits. A replica that was stopped by a gap or a rewind continues; after a gap
+ * that came because records were passed over it does so, once, also with the snapshot that it
+ * serves already.
  *
  * Errors, told in `problem` (`room` bytes, NULL with 0): E_NOT_FOUND, E_IO, E_CORRUPT, E_INVALID
  * (it is not a snapshot of this format), E_MISMATCH (another model, other partitions), E_NO_MEMORY.

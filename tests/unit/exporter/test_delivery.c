@@ -1,5 +1,5 @@
-/* Delivery reports that prove nothing (kafka/kafka.h, fr_kafka_refusal), met by the publisher on
- * librdkafka's embedded broker. Like a leader that does not know the producer yet, that broker
+/* Delivery reports that prove nothing (kafka/kafka.h, fr_kafka_refusal), as the publisher gets them
+ * from librdkafka's embedded broker. Like a leader that does not know the producer yet, that broker
  * takes any sequence number: a request after a refused one succeeds, and both are reported. */
 #include "mock_broker.h"
 

@@ -8,7 +8,7 @@
 static struct {
     bool gap, connected, moved; /* contact was lost since the last poll */
     bool compacted;             /* a topic is, as far as anybody asks */
-    bool mute;                  /* no question is answered; reading goes on */
+    bool mute;                  /* no question is answered; reading continues */
 } brokers;
 
 static enum fr_status poll_brokers(void *self, int64_t partition, int wait_ms, struct fr_source_event *out,
@@ -63,7 +63,7 @@ static struct service *reading(const char *ingest)
     return s;
 }
 
-/* The topic is deleted and made again, with n other records; the reader meets no error. */
+/* The topic is deleted and made again, with n other records; the reader gets no error. */
 static void make_anew(struct service *s, uint32_t n)
 {
     struct log_partition *p = &s->log.partitions[0];
@@ -205,14 +205,14 @@ FR_CASE(a_partition_whose_leader_moved_is_asked_about_and_begun_again)
     assert_true(s->log.questions > questions);
 }
 
-/* Fetched before an election cut the log behind what was delivered, and filled it again. */
+/* Records were fetched before an election cut the log after what was delivered, and filled it. */
 FR_CASE(what_another_connection_gives_is_fetched_again)
 {
     struct service *s = reading(LIVE);
     struct log_partition *p = &s->log.partitions[0];
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
-    p->next = p->n; /* fetched, and not given: offsets 10 to 14; the reader would go on at 15 */
+    p->next = p->n; /* fetched, and not given: offsets 10 to 14; the reader would continue at 15 */
     append(&s->log, 0, 1);
     brokers.connected = true;
     service_run(s);

@@ -133,7 +133,7 @@ FR_CASE(malformed_records_wait_for_the_first_good_one_or_a_minute)
         fr_clock_fake_advance_ms(&s->clock, 30000);
         service_run(s);
         assert_int_equal(s->n_batches, 0);
-        assert_int_equal(s->dead.n, 0); /* a letter would tell of a record that may be read again */
+        assert_int_equal(s->dead.n, 0); /* a letter would be of a record that may be read again */
         if (good)
             append(&s->log, 0, 1);
         else

@@ -47,7 +47,7 @@ FR_CASE(a_changed_last_record_is_another_topic)
             s->log.partitions[0].records[9].timestamp_ms++;
         assert_int_equal(service_start(s, false), FR_E_MISMATCH);
         assert_non_null(strstr(s->err.text, "the record at offset 9 is not the one that was trained"));
-        assert_non_null(strstr(s->err.text, "another state_dir, or go on with this log by ingest.on_loss"));
+        assert_non_null(strstr(s->err.text, "another state_dir, or continue with this log by ingest.on_loss"));
         service_free(s);
     }
 }

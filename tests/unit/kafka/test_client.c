@@ -161,7 +161,7 @@ FR_CASE(authorisation_is_denied_and_the_rest_unavailable)
     assert_string_equal(text, "no");
 }
 
-/* As librdkafka 2.0.2 says it of Kafka 4.1's listeners, but for the third and fourth (OpenSSL 3.0's
+/* As librdkafka 2.0.2 says it of Kafka 4.1's listeners, except the third and fourth (OpenSSL 3.0's
  * and a TLS alert that is taken for a size). */
 FR_CASE(two_sides_that_speak_different_protocols_are_named_with_the_setting)
 {

@@ -244,7 +244,7 @@ FR_CASE(a_gap_is_met_by_loading_the_newest_snapshot)
     ends_like_one_that_never_stopped(replica, h);
 }
 
-/* What was passed over behind a wrong hint is read from further back; where it is gone the gap
+/* What was passed over after a wrong hint is read from further back; where it is gone the gap
  * stays. */
 FR_CASE(a_gap_is_taken_back_once_with_the_snapshot_that_is_served)
 {

@@ -62,7 +62,7 @@ struct fr_unknown_names {
 };
 struct fr_unknown {
     struct fr_unknown_names slots;
-    /* keys of the envelope, and of `y`, `w` and `p` behind that letter: "y.buy" */
+    /* keys of the envelope, and of `y`, `w` and `p` after that letter and a dot: "y.buy" */
     struct fr_unknown_names keys;
 };
 

@@ -38,8 +38,8 @@ struct fr_kafka_contact_answer {
 struct fr_kafka_contact_count {
     uint64_t gaps;
     uint64_t connections; /* over which a broker answers again */
-    /* Answers about topics: the client asks when a partition gave an error, which it tells nobody
-     * when the next fetch works. */
+    /* Answers about topics: the client asks when a partition gave an error, which it
+     * reports to nobody when the next fetch works. */
     uint64_t metadata;
 };
 

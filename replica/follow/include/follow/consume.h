@@ -54,7 +54,7 @@ size_t fr_consumer_count(const struct fr_consumer *consumer);
 struct fr_consumer_place {
     int32_t partition;
     int64_t low; /* the first offset there was when the topic was opened */
-    int64_t end; /* behind the last record there was then, or at the last refresh */
+    int64_t end; /* after the last record there was then, or at the last refresh */
     bool left;   /* fr_consumer_leave */
 };
 /* Of the partition that messages name by this index. */

@@ -43,8 +43,8 @@ struct fr_follower_options {
     bool later;
 };
 
-/* Partition 0 is added to those asked for. What the topic has beyond the partitions that its
- * records tell of (`np`) is left alone: somebody added them to the topic. FR_E_UNAVAILABLE,
+/* Partition 0 is added to those asked for. Partitions beyond the number that the topic's records
+ * have (`np`) are left alone: somebody added them to the topic. FR_E_UNAVAILABLE,
  * FR_E_NOT_FOUND: broker or topic not there yet. */
 enum fr_status fr_follower_open(const struct fr_follower_options *options, struct fr_follower **out,
                                 struct fr_err *err) FR_MUST_CHECK;
