@@ -215,8 +215,8 @@ FR_CASE(an_epoch_that_is_late_says_what_it_waits_for)
     assert_false(fr_service_epoch_late(&w->service, text, sizeof(text)));
     fr_clock_fake_advance_ms(&w->clock, 1);
     assert_true(fr_service_epoch_late(&w->service, text, sizeof(text)));
-    assert_string_equal(text, "epoch 3 is not durable 2.0 s after its cut: it waits for the dead-letter topic to "
-                              "acknowledge");
+    assert_string_equal(text, "epoch 3 is not durable 2.0 s after its cut: it waits for dead letters to be "
+                              "acknowledged");
     w->conf.epoch_ms = 5000;
     assert_false(fr_service_epoch_late(&w->service, text, sizeof(text)));
     w->letters = 5;
