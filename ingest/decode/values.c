@@ -306,7 +306,7 @@ static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, struct fr_st
         return FR_OK;
     }
     uint32_t images = column->dim / slot->dim;
-    struct fr_token token;
+    struct fr_token token = {0};
     for (uint32_t n = 0;; n++) {
         if (n < slot->dim && fr_cursor_take_float(&d->cursor, &token.f)) {
             token.kind = FR_TOKEN_FLOAT;
@@ -463,8 +463,8 @@ enum fr_status fr_decode_slot_key(struct fr_decoder *d, const struct fr_slot_map
 enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *map, uint32_t at)
 {
     uint32_t previous = map_begins(d, map);
+    struct fr_token value = {0};
     for (;;) {
-        struct fr_token value;
         int32_t slot;
         enum fr_status status = next_slot(d, map, previous, &slot);
         if (status != FR_OK || slot == FR_NO_INDEX)
