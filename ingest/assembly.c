@@ -342,6 +342,18 @@ static void tell_future(struct fr_ingest *ingest, enum fr_future future)
            fr_log_quote(reason, sizeof(reason), ingest->reason));
 }
 
+static const char *unknown_note(const struct fr_ingest *ingest, const char *name, bool slot)
+{
+    if (slot)
+        return "no such slot: its values are ignored; if it is misspelled, correct the producer or set "
+               "slots.NAME.key";
+    for (uint32_t i = 0; strncmp(name, "p.", 2) == 0 && i < ingest->conf->n_tasks; i++)
+        if (strcmp(name + 2, ingest->conf->tasks[i].name) == 0)
+            return "a score out of range is ignored: correct what is served, or what is sent";
+    return "no such field, label or task: its values are ignored; if it is misspelled, correct the producer, or set "
+           "labels.NAME.key for a label";
+}
+
 /* A line for each of the first few names. */
 static void tell_names(struct fr_ingest *ingest, const struct fr_stream *stream, const struct fr_unknown_names *names,
                        uint32_t *told)
@@ -355,9 +367,7 @@ static void tell_names(struct fr_ingest *ingest, const struct fr_stream *stream,
         fr_log(FR_LOG_WARN, "ingest", slots ? "unknown_slot" : "unknown_key",
                "name=%s topic=%s partition=%" PRId32 " offset=%" PRId64 " note=\"%s\"",
                fr_log_quote(quoted, sizeof(quoted), names->names[*told]), place->topic, place->partition,
-               ingest->event.offset,
-               slots ? "no such slot in the configuration: its values are ignored"
-                     : "no such field, label or task, or a score out of range: its values are ignored");
+               ingest->event.offset, unknown_note(ingest, names->names[*told], slots));
     }
 }
 

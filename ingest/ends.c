@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "files.h"
 
+#define RESTORE_IT "restore the file from a backup, or use another state_dir"
+
 static const char count_word[] = "partitions ";
 
 /* A decimal number of [0, max] that ends at `stop`. */
@@ -44,11 +46,13 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
     if (!second || size == 0 || size >= sizeof(topic) || !parse_number(first + 1, ' ', INT32_MAX, &partition) ||
         !parse_number(second + 1, 0, INT64_MAX, &end))
         return fr_err_set(err, FR_E_CORRUPT,
-                          "lockstep.end of the state directory: \"%.80s\" is not \"topic partition end\"", line);
+                          "lockstep.end of the state directory: \"%.80s\" is not \"topic partition end\"; " RESTORE_IT,
+                          line);
     memcpy(topic, line, size);
     topic[size] = 0;
     if (strchr(topic, ' ') && !fr_is_file_topic(topic))
-        return fr_err_set(err, FR_E_CORRUPT, "lockstep.end of the state directory: \"%.80s\" names no topic", line);
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "lockstep.end of the state directory: \"%.80s\" names no topic; " RESTORE_IT, line);
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
         const struct fr_partition_position *p = fr_stream_position(ingest, &ingest->streams[i]);
         if (p->partition != partition || strcmp(p->topic, topic) != 0)
@@ -58,7 +62,7 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
     }
     return fr_err_set(err, FR_E_MISMATCH,
                       "lockstep.end of the state directory names partition %" PRId64
-                      " of topic %s, which is not there: the topic was made anew, or ingest.topics or ingest.files "
+                      " of topic %s, which is not there: the topic was created again, or ingest.topics or ingest.files "
                       "changed within the run; use another state_dir",
                       partition, topic);
 }
@@ -83,7 +87,8 @@ static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
     for (; status == FR_OK && *line; found++) {
         char *stop = strchr(line, '\n');
         if (!stop)
-            return fr_err_set(err, FR_E_CORRUPT, "lockstep.end of the state directory: the last line is cut off");
+            return fr_err_set(err, FR_E_CORRUPT,
+                              "lockstep.end of the state directory: the last line is cut off; " RESTORE_IT);
         *stop = 0;
         status = parse_line(ingest, line, err);
         *stop = '\n';
@@ -92,7 +97,7 @@ static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
     if (status == FR_OK && (found == 0 || (n >= 0 && found != n)))
         return fr_err_set(err, FR_E_CORRUPT,
                           "lockstep.end of the state directory is cut off: it names %" PRId64
-                          " of the run's partitions; restore it from a backup",
+                          " of the run's partitions; " RESTORE_IT,
                           found);
     return status;
 }
@@ -153,11 +158,11 @@ enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
         const struct fr_partition_position *p = fr_stream_position(ingest, stream);
         status = stream->feed->take_end(ingest, stream, err);
         if (status == FR_OK && stream->end > stream->high)
-            status = fr_err_set(
-                err, FR_E_LOST,
-                "%s/%" PRId32 ": the log ends at %" PRId64 ", before the end %" PRId64
-                " fixed for this run (in lockstep in lockstep.end): records were lost or the topic was made anew; use another state_dir",
-                p->topic, p->partition, stream->high, stream->end);
+            status = fr_err_set(err, FR_E_LOST,
+                                "%s/%" PRId32 ": the log ends at %" PRId64 ", before the end %" PRId64
+                                " fixed for this run (in lockstep in lockstep.end): records were "
+                                "lost or the topic was created again; use another state_dir",
+                                p->topic, p->partition, stream->high, stream->end);
         else if (status == FR_OK)
             fr_log(FR_LOG_INFO, "ingest", "end_fixed", "topic=%s partition=%" PRId32 " next=%" PRId64 " end=%" PRId64,
                    p->topic, p->partition, stream->next, stream->end);

@@ -63,7 +63,7 @@ struct fr_proof {
     uint64_t settled;         /* of them: took effect as dead letters */
     uint64_t why[FR_FUTURES]; /* of them: malformed, or ahead of what */
     struct fr_ingest_refusal first;
-    const char *looks_like; /* another format, as the first one looks; NULL: nothing known */
+    const struct fr_likeness *looks_like; /* what the first one looks like; NULL: nothing known */
 };
 
 /* What this host's clock showed (clocks.c). */

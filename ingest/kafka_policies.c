@@ -83,9 +83,11 @@ static enum fr_status judge_policy(const struct fr_kafka_source *source, const r
 static void tell_unknown(const char *topic, const char *reason)
 {
     char quoted[256];
-    fr_log(FR_LOG_WARN, "ingest", "topic_policy_unknown",
-           "topic=%s reason=%s problem=\"the topic's settings are not known; it must not be compacted\"", topic,
-           fr_log_quote(quoted, sizeof(quoted), reason));
+    fr_log(
+        FR_LOG_WARN, "ingest", "topic_policy_unknown",
+        "topic=%s reason=%s problem=\"the topic's settings cannot be read: grant DESCRIBE_CONFIGS on the topic, or check "
+        "yourself that its cleanup.policy is delete\"",
+        topic, fr_log_quote(quoted, sizeof(quoted), reason));
 }
 
 /* Of all topics at once; NULL: no answer. */
@@ -153,7 +155,7 @@ enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err)
             tell_unknown(rd_kafka_ConfigResource_name(answers[i]), rd_kafka_err2str(error));
     }
     if (n == 0 && !source->policies_told)
-        tell_unknown(first, event ? rd_kafka_event_error_string(event) : "the brokers do not tell");
+        tell_unknown(first, event ? rd_kafka_event_error_string(event) : "the brokers did not answer");
     source->policies_told = true;
     if (event)
         rd_kafka_event_destroy(event);

@@ -49,10 +49,22 @@ enum {
 
 static const char *const formats[] = {[FR_FORMAT_MSGPACK] = "msgpack", [FR_FORMAT_JSON] = "json"};
 
-/* What the record may be in place of the decoder's format; NULL: nothing that is known. Maps and
- * arrays of MessagePack begin with bytes that no JSON begins with, and the other way round. */
-static const char *looks_like(enum fr_format format, const struct fr_source_event *event)
+/* What a record may be in place of what the decoder reads, and what its sender does about it. */
+struct fr_likeness {
+    const char *what, *remedy;
+};
+
+/* NULL: nothing that is known. Maps and arrays of MessagePack begin with bytes that no JSON begins
+ * with, and the other way round. */
+static const struct fr_likeness *looks_like(enum fr_format format, const struct fr_source_event *event)
 {
+    static const struct fr_likeness json = {"json", "correct ingest.format"};
+    static const struct fr_likeness msgpack = {"msgpack", "correct ingest.format"};
+    static const struct fr_likeness framed = {"a schema registry's framing (Avro, Protobuf; not read)",
+                                              "send MessagePack or JSON without that framing"};
+    static const struct fr_likeness gzip = {
+        "gzip (values must not be compressed)",
+        "send values uncompressed, and compress by the producer's compression.type,"};
     const uint8_t *bytes = event->value;
     if (!bytes || event->size == 0)
         return NULL;
@@ -61,13 +73,13 @@ static const char *looks_like(enum fr_format format, const struct fr_source_even
         at++;
     uint8_t first = bytes[at];
     if (first == '{' || first == '[')
-        return format == FR_FORMAT_JSON ? NULL : "json";
+        return format == FR_FORMAT_JSON ? NULL : &json;
     if ((first >= 0x80 && first < 0xa0) || (first >= 0xdc && first <= 0xdf))
-        return format == FR_FORMAT_MSGPACK ? NULL : "msgpack";
+        return format == FR_FORMAT_MSGPACK ? NULL : &msgpack;
     if (bytes[0] == 0 && event->size > 5)
-        return "a schema registry's framing (Avro, Protobuf), which is not read";
+        return &framed;
     if (event->size > 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
-        return "gzip, which values must not be (the producer's compression.type is fine)";
+        return &gzip;
     return NULL;
 }
 
@@ -148,10 +160,14 @@ static const char *which(const struct fr_proof *proof, char *text, size_t size)
     return text;
 }
 
-static const char *remedy_of(const struct fr_proof *proof)
+static const char *remedy_of(const struct fr_proof *proof, bool of_files)
 {
-    if (proof->looks_like || proof->first.kind == FR_MALFORMED_SYNTAX || proof->first.kind == FR_MALFORMED_EMPTY)
-        return "correct ingest.format";
+    if (of_files && (proof->looks_like || proof->first.kind == FR_MALFORMED_SYNTAX))
+        return "correct the file (ingest.files hold JSON lines)";
+    if (proof->looks_like)
+        return proof->looks_like->remedy;
+    if (proof->first.kind == FR_MALFORMED_SYNTAX)
+        return "correct ingest.format or what is sent";
     if (proof->first.kind == FR_MALFORMED_FORM)
         return "a sample is a map with `f`, `y` and `t`, see docs/samples.md: correct what is sent";
     return "correct what is sent (docs/samples.md) or the configuration";
@@ -162,15 +178,17 @@ static void pause_malformed(struct fr_ingest *ingest, const struct fr_feed *feed
     const struct fr_proof *proof = feed->proof;
     const struct fr_ingest_refusal *first = &proof->first;
     char what[192], all[96];
+    bool of_files = feed == &ingest->files;
     if (proof->looks_like)
-        snprintf(what, sizeof(what), "looks like %.90s and the format is %s", proof->looks_like,
-                 formats[feed == &ingest->files ? FR_FORMAT_JSON : ingest->conf->ingest.format]);
+        snprintf(what, sizeof(what), "looks like %.90s and the format is %s", proof->looks_like->what,
+                 formats[of_files ? FR_FORMAT_JSON : ingest->conf->ingest.format]);
     else
         snprintf(what, sizeof(what), "%.120s", first->reason);
     snprintf(ingest->malformed.paused, sizeof(ingest->malformed.paused),
              "%s are malformed (%.40s/%" PRId32 " offset %" PRId64
              ": %s): %s and restart; ingest.malformed_max: 1 passes over them",
-             which(proof, all, sizeof(all)), first->topic, first->partition, first->offset, what, remedy_of(proof));
+             which(proof, all, sizeof(all)), first->topic, first->partition, first->offset, what,
+             remedy_of(proof, of_files));
     pause_reading(ingest, FR_INGEST_PAUSED_RECORDS, proof);
 }
 
@@ -208,16 +226,20 @@ static void pause_clock(struct fr_ingest *ingest, const struct fr_feed *feed, in
     if (who)
         snprintf(watch->paused, sizeof(watch->paused),
                  "this host's clock (%s) is %s (%.40s/%" PRId32 " offset %" PRId64
-                 "): set the clock right (NTP); reading continues by itself when it agrees, and nothing is lost",
-                 now, who, first->topic, first->partition, first->offset);
+                 "): set the clock right (NTP)%s, and nothing is lost",
+                 now, who, first->topic, first->partition, first->offset,
+                 ingest->until_end ? " and run it again; no position moved for these records"
+                                   : "; reading continues by itself when it agrees");
     else
         snprintf(watch->paused, sizeof(watch->paused),
                  "%s lie more than ingest.future_max after this host's clock (%s; the last one %s, %.40s/%" PRId32
                  " offset %" PRId64 "), and nothing else says which clock is wrong: set the producers' clocks or this "
-                 "host's right (NTP); reading continues by itself when this clock agrees; ingest.malformed_max: 1 and "
-                 "a restart pass over them",
+                 "host's right (NTP)%s pass over them",
                  which(proof, all, sizeof(all)), now, fr_clocks_span(t_ms - now_ms, span, sizeof(span)), first->topic,
-                 first->partition, first->offset);
+                 first->partition, first->offset,
+                 ingest->until_end ? " and run it again; ingest.malformed_max: 1 would"
+                                   : "; reading continues by itself when this clock agrees; ingest.malformed_max: 1 "
+                                     "and a restart");
     watch->until_ms = t_ms;
     pause_reading(ingest, FR_INGEST_PAUSED_CLOCK, proof);
 }
@@ -509,8 +531,9 @@ void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_statu
     else if (future >= FR_SHARE_MIN && (double)future > most * (double)records)
         snprintf(status->problem, sizeof(status->problem),
                  "%" PRIu64 " of the last minute's %" PRIu64
-                 " records lie further than ingest.future_max ahead (see record_from_future in the log) and go to the "
-                 "dead-letter topic: the clock of a part of the producers is ahead",
+                 " records lie further than ingest.future_max ahead and go to the dead-letter topic: some producers' "
+                 "clocks are ahead; find them by topic and partition of record_from_future in the log, and set their "
+                 "clocks right (NTP)",
                  future, records);
 }
 

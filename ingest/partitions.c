@@ -99,7 +99,8 @@ static void tell_unverified(struct fr_ingest *ingest, const struct look *look)
     stream->unverified = stream->mark.offset;
     fr_log(FR_LOG_WARN, "ingest", "unverified",
            "topic=%s partition=%" PRId32 " offset=%" PRId64
-           " reason=\"the last delivered record is no longer in the log\"",
+           " reason=\"the last delivered record is no longer in the log\" note=\"retention deleted it, and reading "
+           "continues; if the topic was deleted and created again, stop the daemon and see ingest.on_loss\"",
            p->topic, p->partition, stream->mark.offset);
 }
 
@@ -145,9 +146,9 @@ static void missing(struct fr_ingest *ingest, struct fr_stream *stream, const st
     stream->there = gone || answer->status != FR_E_NOT_FOUND ? answer->status : FR_E_UNAVAILABLE;
     if (gone) {
         snprintf(stream->why, sizeof(stream->why),
-                 "topic %.60s is gone (deleted?) and is looked for again: take it out of ingest.topics and restart, or "
-                 "make it again; a new log under its name is another one, which ends the service (exit 3) unless "
-                 "ingest.on_loss is earliest or latest",
+                 "topic %.60s is gone (deleted?), and is looked for again. If it is not needed, take it out of "
+                 "ingest.topics and restart. If it is created again, that is a new log, and the daemon ends with "
+                 "exit 3 unless ingest.on_loss is earliest or latest",
                  p->topic);
         return;
     }

@@ -66,13 +66,15 @@ static void tell(struct fr_ingest *ingest, const struct fr_stream *stream, uint3
     const struct fr_partition_position *p = fr_stream_position(ingest, stream);
     const struct fr_source *source = &stream->feed->source;
     if (fr_log_due(&ingest->told_transaction_ns, now_ns, TELL_NS))
-        fr_log(FR_LOG_WARN, "ingest", "transaction_open",
-               "topic=%s partition=%" PRId32 " offset=%" PRId64 " high=%" PRId64 " end=%" PRId64 " seconds=%" PRId64
-               " partitions=%" PRIu32
-               " note=\"records from this offset on wait for a producer's open transaction; brokers end it after its "
-               "transaction.timeout.ms, and kafka-transactions.sh find-hanging shows one that they do not end\"",
-               p->topic, p->partition, stream->idle_at, source->high(source->self, stream->partition), stream->end,
-               ms / 1000, n);
+        fr_log(
+            FR_LOG_WARN, "ingest", "transaction_open",
+            "topic=%s partition=%" PRId32 " offset=%" PRId64 " high=%" PRId64 " end=%" PRId64 " seconds=%" PRId64
+            " partitions=%" PRIu32
+            " note=\"records from this offset on wait for a producer's open transaction; brokers end it after the "
+            "producer's transaction.timeout.ms; one that stays longer is found by kafka-transactions.sh find-hanging "
+            "and ended by its abort\"",
+            p->topic, p->partition, stream->idle_at, source->high(source->self, stream->partition), stream->end,
+            ms / 1000, n);
 }
 
 void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *status)
@@ -108,7 +110,7 @@ void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *s
     snprintf(status->problem, sizeof(status->problem),
              "%.100s/%" PRId32 ": records from offset %" PRId64 " to %" PRId64
              " wait for a producer's transaction, open for %" PRId64
-             " s or more%s; brokers end it after its transaction.timeout.ms, and kafka-transactions.sh find-hanging "
-             "shows one that they do not end",
+             " s or more%s; brokers end it after the producer's transaction.timeout.ms; one that stays longer is "
+             "found by kafka-transactions.sh find-hanging and ended by its abort",
              p->topic, p->partition, longest->idle_at, high - 1, longest_ms / 1000, more);
 }

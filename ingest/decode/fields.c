@@ -234,8 +234,8 @@ enum fr_status fr_decode_no_time(struct fr_decoder *d)
         return fr_decode_fail(d, FR_E_INVALID, "t is missing and the record has no Kafka timestamp");
     d->path.field = "t";
     return fr_decode_fail(d, FR_E_INVALID,
-                          "t is missing and the record's Kafka timestamp, %lld, is %s, not ms: mend the producer's "
-                          "clock unit, send t, or set message.timestamp.type=LogAppendTime of the topic",
+                          "t is missing and the record's Kafka timestamp, %lld, is %s, not ms: correct the unit of the "
+                          "producer's timestamps, send t, or set message.timestamp.type=LogAppendTime of the topic",
                           (long long)d->kafka_ms, unit_of(d->kafka_ms));
 }
 

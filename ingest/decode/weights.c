@@ -57,6 +57,6 @@ enum fr_status fr_decode_check_mean(struct fr_decoder *d, uint32_t slot, const s
     d->path.name = d->conf->slots[slot].name;
     return fr_decode_fail(d, FR_E_INVALID,
                           "weights of ids add up to %.9g, by which a mean divides: the largest, %.9g, would count more "
-                          "than ingest.weight_max (%g) times; weights of one sign do not cancel",
+                          "than ingest.weight_max (%g) times; send weights of one sign, or pool by sum",
                           (double)total, (double)largest, (double)d->weight_max);
 }

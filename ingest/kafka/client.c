@@ -15,6 +15,8 @@
 #include "conf/conf.h"
 #include "kafka_settings.h"
 
+enum { PLACE_MAX = 160 }; /* bytes of a broker's name in a message */
+
 /* What a client logs. `told`: its error callback says that brokers are away, so that the line that
  * comes with every attempt to connect adds nothing. */
 static void log_line(int level, const char *facility, const char *text, bool told)
@@ -279,9 +281,15 @@ static const char *meaning_of(const char *reason)
 
 void fr_kafka_explain(int code, const char *reason, char *text, size_t size)
 {
-    const char *remedy = "", *meaning = meaning_of(reason), *place = strstr(reason, ": ");
+    const char *remedy = "", *meaning = meaning_of(reason);
     if (meaning) {
-        snprintf(text, size, "%.*s: %s", place && place - reason < 60 ? (int)(place - reason) : 0, reason, meaning);
+        const char *place_end = strstr(reason, ": ");
+        size_t place = place_end ? (size_t)(place_end - reason) : 0, taken = strlen(meaning) + sizeof(": ");
+        if (place > PLACE_MAX)
+            place = PLACE_MAX;
+        if (place > 0 && taken + place > size) /* what to do is not cut for a long name */
+            place = size > taken ? size - taken : 0;
+        snprintf(text, size, "%.*s%s%s", (int)place, reason, place > 0 ? ": " : "", meaning);
         return;
     }
     if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)

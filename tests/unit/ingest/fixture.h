@@ -21,6 +21,7 @@ enum { LOG_PARTITIONS = 4, FILES = 4, LOG_RECORDS = 4096, LETTERS = 256, RING = 
 struct log_record {
     int64_t offset, timestamp_ms;
     char *value;
+    size_t size; /* 0: the value is a text */
 };
 
 struct log_partition {
@@ -109,7 +110,8 @@ static inline void append(struct fake_log *log, uint32_t partition, int n)
         fr_buffer_printf(&text, "]");
     fr_put_u8(&text, 0);
     assert_true(p->n < LOG_RECORDS);
-    p->records[p->n++] = (struct log_record){p->high++, T0 + p->high, (char *)text.data};
+    p->records[p->n++] =
+        (struct log_record){.offset = p->high++, .timestamp_ms = T0 + p->high, .value = (char *)text.data};
     p->available = p->n;
     p->end_told = false;
 }
@@ -180,7 +182,8 @@ static inline void log_give(struct fake_log *log, uint32_t partition, const stru
 {
     log->n_held++;
     /* A copy that ends with the release, so that a late reader is seen by the address sanitizer. */
-    char *value = fr_strdup(record->value);
+    size_t size = record->size ? record->size : strlen(record->value);
+    char *value = memcpy(fr_alloc(1, size + 1), record->value, size);
     *out = (struct fr_source_event){
         .kind = FR_SOURCE_RECORD,
         .partition = partition,
@@ -188,7 +191,7 @@ static inline void log_give(struct fake_log *log, uint32_t partition, const stru
         .timestamp_ms = record->timestamp_ms,
         .of_broker = log->of_broker,
         .value = value,
-        .size = strlen(value),
+        .size = size,
         .handle = value,
     };
 }

@@ -115,6 +115,22 @@ FR_CASE(lines_are_json_whatever_the_topics_hold)
     files_free(s);
 }
 
+FR_CASE(a_file_of_other_lines_is_named_as_what_is_to_be_corrected)
+{
+    for (int packed = 0; packed < 2; packed++) {
+        struct service *s = service_new(", batch_size: 1", 1);
+        add_file(s, "a.csv",
+                 packed ? "\x81\n\x81\n\x81\n\x81\n\x81\n\x81\n\x81\n\x81\n\x81\n\x81\n"
+                        : "a\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+        assert_int_equal(service_start(s, true), FR_OK);
+        assert_int_equal(run_to_failure(s), FR_E_INVALID);
+        if (!strstr(s->err.text, "correct the file (ingest.files hold JSON lines) and restart"))
+            fail_msg("%s", s->err.text);
+        assert_null(strstr(s->err.text, "ingest.format"));
+        files_free(s);
+    }
+}
+
 FR_CASE(odd_lines_are_read_as_they_should_be)
 {
     struct service *s = service_new(", batch_size: 100", 1);
@@ -548,6 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SERVICE_CASE(files_are_read_in_order_before_the_topics),
         SERVICE_CASE(lines_are_json_whatever_the_topics_hold),
+        SERVICE_CASE(a_file_of_other_lines_is_named_as_what_is_to_be_corrected),
         SERVICE_CASE(odd_lines_are_read_as_they_should_be),
         SERVICE_CASE(a_malformed_line_is_a_dead_letter_with_its_place),
         SERVICE_CASE(a_line_over_record_max_goes_without_its_value),

@@ -16,7 +16,8 @@ static void append_groups(struct fake_log *log, const int *sizes, int n)
     fr_buffer_printf(&text, "]");
     fr_put_u8(&text, 0);
     assert_true(p->n < LOG_RECORDS);
-    p->records[p->n++] = (struct log_record){p->high++, T0 + 3600000, (char *)text.data};
+    p->records[p->n++] =
+        (struct log_record){.offset = p->high++, .timestamp_ms = T0 + 3600000, .value = (char *)text.data};
     p->available = p->n;
 }
 
@@ -75,7 +76,8 @@ static void append_wide(struct fake_log *log, int samples, int ids)
     fr_buffer_printf(&text, "]}");
     fr_put_u8(&text, 0);
     assert_true(p->n < LOG_RECORDS);
-    p->records[p->n++] = (struct log_record){p->high++, T0 + 3600000, (char *)text.data};
+    p->records[p->n++] =
+        (struct log_record){.offset = p->high++, .timestamp_ms = T0 + 3600000, .value = (char *)text.data};
     p->available = p->n;
 }
 

@@ -110,6 +110,39 @@ FR_CASE(a_wrong_format_pauses_reading_before_anything_took_effect)
     assert_int_equal(s->positions.partitions[0].dead_lettered, 0);
 }
 
+FR_CASE(what_to_do_about_a_format_goes_by_what_the_records_look_like)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *said;
+    } forms[] = {
+        {"\x81\xa1", 2, "looks like msgpack and the format is json): correct ingest.format and restart"},
+        {"\0\0\0\1\7Avro", 9, "send MessagePack or JSON without that framing and restart"},
+        {"\x1f\x8b\x08\x01", 4, "send values uncompressed"},
+        {"user=1", 6, "correct ingest.format or what is sent and restart"},
+        {"", 0, "the record is empty): correct what is sent"},
+    };
+    for (size_t i = 0; i < FR_ARRAY_LEN(forms); i++) {
+        struct service *s = service_new(", batch_size: 4", 1);
+        struct log_partition *p = &s->log.partitions[0];
+        for (int n = 0; n < 10; n++) {
+            append_text(&s->log, "");
+            free(p->records[p->n - 1].value);
+            p->records[p->n - 1].value = fr_alloc(1, forms[i].size + 1);
+            p->records[p->n - 1].size = forms[i].size;
+            memcpy(p->records[p->n - 1].value, forms[i].bytes, forms[i].size);
+        }
+        assert_int_equal(service_start(s, true), FR_OK);
+        enum fr_status status = FR_OK;
+        for (int n = 0; n < 100 && status >= 0 && status != FR_EOF; n++)
+            status = service_step(s, RING);
+        assert_int_equal(status, FR_E_INVALID);
+        if (!strstr(s->err.text, forms[i].said))
+            fail_msg("%s", s->err.text);
+    }
+}
+
 FR_CASE(an_operator_may_pass_over_any_number)
 {
     struct service *s = service_new(", batch_size: 4, batch_wait: 20ms, malformed_max: 1", 1);
@@ -216,6 +249,7 @@ int main(void)
         SERVICE_CASE(refusals_are_counted_by_kind_and_the_last_one_is_shown),
         SERVICE_CASE(a_share_of_malformed_records_is_a_problem_for_a_minute),
         SERVICE_CASE(a_wrong_format_pauses_reading_before_anything_took_effect),
+        SERVICE_CASE(what_to_do_about_a_format_goes_by_what_the_records_look_like),
         SERVICE_CASE(an_operator_may_pass_over_any_number),
         SERVICE_CASE(malformed_records_wait_for_the_first_good_one_or_a_minute),
         SERVICE_CASE(a_bounded_run_of_nothing_but_malformed_records_fails),

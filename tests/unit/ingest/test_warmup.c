@@ -193,7 +193,8 @@ FR_CASE(a_position_within_a_group_does_not_arise)
     }
     fr_buffer_printf(&text, "]");
     fr_put_u8(&text, 0);
-    p->records[p->n++] = (struct log_record){p->high++, T0 + 3600000, (char *)text.data};
+    p->records[p->n++] =
+        (struct log_record){.offset = p->high++, .timestamp_ms = T0 + 3600000, .value = (char *)text.data};
     p->available = p->n;
     run_killed(s, 1);
     assert_string_equal(written(s), "batch 6: 0 1 2 3 4 5; 0@0.6\nbatch 6: 6 7 8 9 10 11; 0@0.12\n"

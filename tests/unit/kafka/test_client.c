@@ -201,6 +201,24 @@ FR_CASE(two_sides_that_speak_different_protocols_are_named_with_the_setting)
     }
 }
 
+FR_CASE(a_long_name_of_a_broker_is_shown_and_what_to_do_is_not_cut_for_it)
+{
+    char reason[400], text[FR_KAFKA_TEXT_MAX], small[220], name[300] = "ssl://";
+    const char *remedy = "or name the brokers' TLS port", *said = "this client speaks TLS";
+    for (size_t size = 6; size < 100; size++)
+        memcpy(name + size, "b", 2);
+    snprintf(reason, sizeof(reason), "%s: wrong version number", name);
+    fr_kafka_explain(RD_KAFKA_RESP_ERR__SSL, reason, text, sizeof(text));
+    assert_memory_equal(text, name, 100);
+    assert_memory_equal(text + 100, ": this client speaks TLS", 24);
+    assert_non_null(strstr(text, remedy));
+    fr_kafka_explain(RD_KAFKA_RESP_ERR__SSL, reason, small, sizeof(small));
+    assert_memory_equal(small, "ssl://bbbb", 10);
+    assert_non_null(strstr(small, remedy));
+    fr_kafka_explain(RD_KAFKA_RESP_ERR__SSL, "wrong version number", text, sizeof(text));
+    assert_memory_equal(text, said, strlen(said)); /* no name, no colon */
+}
+
 FR_CASE(topics_of_the_embedded_broker_are_found_and_not_made_by_looking)
 {
     struct fr_kafka_topic found;
@@ -237,6 +255,7 @@ int main(void)
         cmocka_unit_test(the_command_line_goes_over_the_file),
         cmocka_unit_test(authorisation_is_denied_and_the_rest_unavailable),
         cmocka_unit_test(two_sides_that_speak_different_protocols_are_named_with_the_setting),
+        cmocka_unit_test(a_long_name_of_a_broker_is_shown_and_what_to_do_is_not_cut_for_it),
         cmocka_unit_test(topics_of_the_embedded_broker_are_found_and_not_made_by_looking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@
 #include "base/status.h"
 
 enum {
-    FR_KAFKA_TEXT_MAX = 256, /* of what a client says of its connections */
+    FR_KAFKA_TEXT_MAX = 384, /* of what a client says of its connections */
     FR_KAFKA_FILE_MAX = 1 << 16,
 };
 
