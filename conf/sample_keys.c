@@ -62,7 +62,7 @@ static void refuse_twice(struct fr_loader *loader, const struct fr_node *node, c
         char at[FR_PATH_MAX];
         fr_path_entry(at, path, node, keys[i].entry);
         fr_refuse(loader, node->values[keys[i].entry], at,
-                  "`%.80s` is the key of another entry too; expected every key in samples once", keys[i].key);
+                  "`%.80s` is also the key of another slot or label; give each one its own", keys[i].key);
     }
 }
 

@@ -53,7 +53,8 @@ FR_READ(label)
     const char *const carried[] = {"key", "negative"};
     for (size_t i = 0; i < FR_ARRAY_LEN(carried) && fr_node_get(node, "of"); i++)
         if (fr_node_get(node, carried[i]))
-            fr_refuse(loader, node, path, "%s is of labels that samples carry; expected no of beside it", carried[i]);
+            fr_refuse(loader, node, path, "`%s` is only for labels that samples carry; remove it, or remove `of`",
+                      carried[i]);
 }
 
 FR_READ(labels)

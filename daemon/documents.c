@@ -359,9 +359,10 @@ static bool watermark_ahead(const struct fr_service *service, const struct fr_sn
         watermark_ms - now_ms <= service->conf->ingest.future_max_ms)
         return false;
     snprintf(reason, size,
-             "the watermark lies %" PRId64
-             " s after this host's clock: rows expire too early and decayed metrics stand "
-             "still until then; set the clock right (NTP), or, if it is right, train anew in another state_dir",
+             "the watermark is %" PRId64
+             " s ahead of this host's clock. Until the clock reaches it, rows expire too early and decayed metrics do "
+             "not move. If the clock is wrong, set it (NTP); if it is right, train again from the beginning in another "
+             "state_dir",
              (watermark_ms - now_ms) / 1000);
     return true;
 }
@@ -397,7 +398,7 @@ void fr_documents_publish(struct fr_service *service)
     s->ready = document_ready(service, s, &body);
     publish(service, "/readyz", s->ready, &body);
     fr_http_reason(service->http, "trainer", s->trainer.paused);
-    char ahead[256];
+    char ahead[320];
     fr_http_reason(service->http, "watermark", watermark_ahead(service, s, ahead, sizeof(ahead)) ? ahead : NULL);
     /* Before that the start itself says why it waits. */
     fr_http_reason(service->http, "stream", atomic_load(&service->ingest_started) ? s->ingest.problem : NULL);

@@ -95,7 +95,9 @@ static enum fr_status newest_model(struct fr_durable *durable, struct fr_buffer 
     struct fr_codec_settings settings = {0};
     enum fr_status status = fr_durable_newest_head(durable, &head, err);
     if (status == FR_OK && fr_codec_settings_parse(head.data, head.size, &settings) != FR_OK)
-        status = fr_err_set(err, FR_E_CORRUPT, "the head of the newest journal file cannot be read");
+        status = fr_err_set(err, FR_E_CORRUPT,
+                            "the head of the newest journal file cannot be read; "
+                            "restore the state directory from a savepoint or a copy");
     if (status == FR_OK) {
         fr_buffer_clear(cfg);
         fr_buffer_append(cfg, settings.cfg, settings.cfg_size);

@@ -128,10 +128,10 @@ static enum fr_status check_threads(const struct fr_conf *conf, struct fr_err *e
     if (n == wanted)
         return FR_OK;
     return fr_err_set(err, FR_E_NO_MEMORY,
-                      "%zu threads could be started, and %zu are needed (%zu of them for libraries): the user's limit "
-                      "of processes (ulimit -u: %s), that of the control group (pids.max, TasksMax= of systemd), or "
-                      "memory for their stacks is short",
-                      n, wanted, (size_t)LIBRARY_THREADS, limit_text(RLIMIT_NPROC, limit));
+                      "the process needs %zu threads (%zu of them for libraries) and could start %zu: raise the user's "
+                      "limit (ulimit -u: %s) or the control group's (TasksMax= of systemd, pids.max), lower `threads`, "
+                      "or free memory for their stacks",
+                      wanted, (size_t)LIBRARY_THREADS, n, limit_text(RLIMIT_NPROC, limit));
 }
 
 enum fr_status fr_limits_check(const struct fr_conf *conf, struct fr_err *err)

@@ -96,13 +96,15 @@ static void series_device(struct fr_service *service)
 /* That lines are missing can be said everywhere but there, until its reader is back. */
 static void look_at_log(struct fr_service *service)
 {
-    char text[160] = "";
+    char text[200] = "";
     uint64_t unsaid = 0, lost = fr_log_lost(&unsaid);
     fr_counter(service->registry, "freshet_log_lines_lost_total", NULL,
                "Lines of the log that standard error did not take.", lost);
     if (unsaid > 0)
         snprintf(text, sizeof(text),
-                 "%" PRIu64 " lines of the log are lost: standard error takes none; look at what reads it", unsaid);
+                 "%" PRIu64 " lines of the log are lost because standard error does not accept them: check the pipe, "
+                 "the disk or the collector that takes them",
+                 unsaid);
     fr_http_reason(service->http, "log", text);
 }
 

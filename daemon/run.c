@@ -115,13 +115,19 @@ static enum fr_status last_copies_timed_out(struct fr_service *service, struct f
     snprintf(problem, sizeof(problem), "%s", service->snapshots.problem);
     snprintf(current, sizeof(current), "%s", service->snapshots.current_name);
     pthread_mutex_unlock(&service->lock);
+    bool as_export = conf->snapshot.quantize == FR_SNAPSHOT_AS_EXPORT;
+    /* What went wrong comes last: a text that is too long is cut there, not in the command. */
     return fr_err_set(err, FR_E_UNAVAILABLE,
                       "export.drain_timeout passed before the snapshot of the last epoch was written, named by CURRENT "
-                      "and uploaded (%s). Every epoch is published and nothing is lost, but CURRENT names %s, and "
-                      "replicas that begin later need what %s still keeps: take it now with `freshet snapshot "
-                      "--state-dir %s`, or start again; raise export.drain_timeout",
-                      problem[0] ? problem : "it was under way", current[0] ? current : "no snapshot",
-                      conf->export_.topic, conf->state_dir);
+                      "and uploaded. Every epoch is published and nothing is lost, but CURRENT names %s, and replicas "
+                      "that begin later need what %s still keeps: take it now with `freshet snapshot --state-dir %s "
+                      "--dir %s --topic %s%s%s` and upload it yourself (snapshot.hook does not run), or start the "
+                      "daemon again. Raise export.drain_timeout above the time that writing and uploading a snapshot "
+                      "takes. State of the snapshot: %s",
+                      current[0] ? current : "no snapshot", conf->export_.topic, conf->state_dir, conf->snapshot.dir,
+                      conf->export_.topic, as_export ? "" : " --quantize ",
+                      as_export ? "" : fr_snapshot_quantize_text(conf->snapshot.quantize),
+                      problem[0] ? problem : "under way");
 }
 
 static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err *err)

@@ -264,8 +264,8 @@ static enum fr_status open_trainer(struct fr_service *service, struct fr_err *er
     size_t workers = fr_limits_workers(conf);
     service->pool = fr_pool_new(workers);
     if (fr_pool_workers(service->pool) < workers)
-        return fr_err_set(err, FR_E_NO_MEMORY, "cannot start worker %zu of %zu: %s", fr_pool_workers(service->pool) + 1,
-                          workers, FR_THREADS_SHORT);
+        return fr_err_set(err, FR_E_NO_MEMORY, "cannot start worker %zu of %zu: %s, or lower `threads`",
+                          fr_pool_workers(service->pool) + 1, workers, FR_THREADS_SHORT);
     for (uint32_t i = 0; i < service->conf->n_tables; i++)
         fr_service_policies(&service->conf->tables[i], &service->policy_configs[i], &service->policies[i]);
     make_rings(service);

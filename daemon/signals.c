@@ -61,19 +61,20 @@ static void on_abort(int signal_number)
     enum fr_status status = fr_check_status();
     const char *reason;
     if (status == FR_E_NO_MEMORY) {
-        reason = "memory was refused: the line before says how much";
+        reason = "memory was refused (the line before says how much): raise the limit of memory, or lower memory_limit";
     } else if (memory_is_short()) {
         status = FR_E_NO_MEMORY;
         reason = "memory is refused: raise the limit of the address space (ulimit -v, -d) or lower memory_limit";
     } else if (status == FR_E_STATE) {
-        reason = "a check failed, which is a defect: the line before says where";
+        reason = "an internal check failed, which is a defect: start again, and report the line before";
     } else if (disk_is_full()) {
         status = FR_E_NO_SPACE;
         reason = "a library ended the process, and the disk under state_dir is full: free space on it and start again";
     } else {
         status = FR_E_STATE;
-        reason = "a library ended the process: the lines before may say why; threads or memory that were refused for a "
-                 "moment, or a defect";
+        reason =
+            "a library ended the process, and the lines before may say why: start again; if it happens again, raise "
+            "the limits of threads and memory, or report it with these lines";
     }
     int code = fr_exit_code(status);
     fr_log_last_words("daemon", "stopped", "code=%d status=%s reason=\"%s\"", code, fr_status_name(status), reason);

@@ -196,8 +196,11 @@ static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *c
     struct policy policy = {.ms = -1, .bytes = -1};
     publisher->administrable = administrable;
     if (!administrable || ask_policy(client, topic, &policy) != FR_OK) {
-        fr_log(FR_LOG_WARN, "publisher", "topic_policy_unknown",
-               "topic=%s problem=\"the broker does not tell the topic's settings; it must not be compacted\"", topic);
+        fr_log(
+            FR_LOG_WARN, "publisher", "topic_policy_unknown",
+            "topic=%s problem=\"the brokers did not give the topic's settings: grant DESCRIBE_CONFIGS on the topic, or "
+            "check yourself that its cleanup.policy is delete\"",
+            topic);
         return FR_OK;
     }
     if (policy.compacted)

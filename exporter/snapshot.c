@@ -264,11 +264,15 @@ static enum fr_status read_back(const struct fr_buffer *text, struct fr_err *err
     struct fr_err why = {0};
     enum fr_status status = fr_manifest_parse(text->data, text->size, &manifest, &why);
     if (status != FR_OK) {
-        status = fr_err_set(err, FR_E_STATE, "no reader would take the snapshot: %s", why.text);
+        status = fr_err_set(
+            err, FR_E_STATE,
+            "the snapshot was not kept, because replicas could not read its manifest: %s (a defect: report it)",
+            why.text);
     } else {
         fr_manifest_print(&manifest, &again);
         if (!manifest.summed || again.size != text->size || memcmp(again.data, text->data, text->size) != 0)
-            status = fr_err_set(err, FR_E_STATE, "readers would take the snapshot's manifest for another one");
+            status = fr_err_set(err, FR_E_STATE,
+                                "the snapshot was not kept: its manifest reads back differently (a defect: report it)");
     }
     fr_buffer_release(&again);
     fr_manifest_release(&manifest);
@@ -346,8 +350,10 @@ static enum fr_status open_full(const struct fr_snapshot_options *options, struc
         }
     }
     fr_buffer_release(&head);
-    return status == FR_AGAIN ? fr_err_set(err, FR_E_CANCELLED, "epochs are folded faster than a snapshot begins")
-                              : status;
+    return status == FR_AGAIN
+               ? fr_err_set(err, FR_E_CANCELLED,
+                            "no snapshot could begin between two folds: ask again, or raise unfolded_max")
+               : status;
 }
 
 /* What stands under the name: nothing, a snapshot (FR_E_EXISTS), or what has to make way. */

@@ -457,8 +457,8 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
     if (sound && misleads(follower, message, &record)) {
         fr_log(FR_LOG_WARN, "follow", "hint_misleads",
                "topic=%s partition=%" PRId32 " offset=%" PRId64
-               " note=\"delta_offsets of the snapshot lie behind what follows it: the topic is read from its first "
-               "records on\"",
+               " note=\"delta_offsets of the snapshot are too high or of another topic: the topic is read from its "
+               "first records, and nothing is lost\"",
                follower->topic_name, message->partition, message->offset);
         *out = (struct fr_followed){.partition = message->partition, .offset = message->offset, .auc = ""};
         read_again(follower);

@@ -15,6 +15,11 @@
 
 #include "follower_internal.h"
 
+/* What heals a loss by itself. */
+#define REFILLS                                                                                                        \
+    "A running daemon also publishes its whole state again within a minute, unless its snapshots cover the loss "      \
+    "(export.retention: snapshots)"
+
 void fr_follower_note_deleted(struct fr_follower *follower)
 {
     for (size_t i = 0; i < fr_consumer_count(follower->consumer) && !follower->deleted.found; i++) {
@@ -36,10 +41,10 @@ enum fr_status fr_follower_say_headless(const struct fr_follower *follower, stru
 {
     return fr_err_set(err, FR_E_LOST,
                       "%s/%" PRId32
-                      " lost its beginning: nothing there is an epoch that holds all of the state. Begin with a "
-                      "snapshot of the daemon that publishes here (--snapshot), or again when it has filled the topic "
-                      "with all of its state: it looks once a minute, unless its snapshots cover the loss "
-                      "(export.retention: snapshots)",
+                      " lost its beginning, and no epoch in it holds the whole state. Begin with a snapshot of the "
+                      "daemon (--snapshot), or try again after the daemon has published its whole state: it looks once "
+                      "a minute, and does not publish it while its snapshots cover the loss (export.retention: "
+                      "snapshots)",
                       follower->topic_name, follower->lacking);
 }
 
@@ -53,8 +58,7 @@ bool fr_follower_deleted(const struct fr_follower *follower, struct fr_err *err)
     return fr_err_set(err, FR_E_LOST,
                       "%s/%" PRId32 ": the records that follow %s, offsets %" PRId64 " to %" PRId64
                       ", were deleted: epoch %" PRIu64
-                      " is served, and later ones may be missing. Load a newer snapshot (freshet snapshot), or start "
-                      "the daemon that publishes here: it fills its topic again",
+                      " is served, and later ones may be missing. Load a newer snapshot (freshet snapshot). " REFILLS,
                       follower->topic_name, deleted->partition,
                       follower->begins_after[0] ? follower->begins_after : "what was read", deleted->from,
                       deleted->to - 1, info.epoch) != FR_OK;
@@ -90,8 +94,7 @@ static bool say_emptied(const struct fr_follower *follower, const struct fr_cons
         snprintf(loading, sizeof(loading), ", which could not be loaded: %s", follower->not_loaded);
     return fr_err_set(err, FR_E_LOST,
                       "%s%s holds nothing: its records up to offset %" PRId64
-                      " were deleted. Begin with a snapshot of the daemon that publishes here (--snapshot)%s; or start "
-                      "the daemon: it fills its topic again",
+                      " were deleted. Begin with a snapshot of the daemon that publishes here (--snapshot)%s. " REFILLS,
                       follower->topic_name, partition, place->low - 1, loading) != FR_OK;
 }
 
@@ -127,7 +130,7 @@ enum fr_status fr_follower_unserved(const struct fr_follower *follower, struct f
         return FR_E_LOST;
     return fr_err_set(err, FR_E_NOT_FOUND,
                       "no epoch of %s was served: name the topic of the deltas (export.topic of the daemon), and look "
-                      "whether the daemon publishes to it (/status, publisher)",
+                      "whether the daemon publishes to it (outbox.problem in its /status)",
                       follower->topic_name);
 }
 

@@ -124,6 +124,19 @@ static void remove_empty_logs(const char *path)
         closedir(dir);
 }
 
+static enum fr_status no_room(const char *path, uint64_t bytes, int number, struct fr_err *err)
+{
+    uint64_t there;
+    char left[64] = "there are less";
+    if (number == EDQUOT)
+        snprintf(left, sizeof(left), "a quota leaves less");
+    else if (fr_disk_free_bytes(path, &there, NULL) == FR_OK)
+        snprintf(left, sizeof(left), "the file system has %" PRIu64, there);
+    return fr_err_set(err, FR_E_NO_SPACE,
+                      "the cold store %s needs %" PRIu64 " bytes to open, and %s: free space there, then start again",
+                      path, bytes, left);
+}
+
 /* RocksDB ends the process by an assertion where there is no room for what it writes at every open
  * (FR_DURABLE_OPEN_BYTES says what): so much is taken first and given back. Whatever limits it
  * is found so, quotas and inodes too. */
@@ -147,10 +160,7 @@ static enum fr_status check_room(const char *path, struct fr_err *err)
     (void)close(fd);
     (void)unlink(file);
     if (rc == ENOSPC || rc == EDQUOT)
-        return fr_err_set(err, FR_E_NO_SPACE,
-                          "the cold store %s takes %" PRIu64 " bytes to open, and there are not so many: free space on "
-                          "that file system and start again",
-                          path, bytes);
+        return no_room(path, bytes, rc, err);
     return rc == 0 ? FR_OK : fr_disk_error(err, "take room for the cold store in", path, rc);
 }
 

@@ -253,8 +253,8 @@ static enum fr_status create_state(struct fr_durable *durable, struct fr_err *er
     snprintf(current, sizeof(current), "%s/" DURABLE_RESTORING_FILE, durable->dir);
     if (access(current, F_OK) == 0)
         return fr_err_set(err, FR_E_CORRUPT,
-                          "%s says that a state was being made here from a savepoint, and that was ended: start again "
-                          "with --restore DIR, which begins it once more, or give another state_dir",
+                          "%s exists: a --restore into this directory did not finish. Start again with --restore "
+                          "SAVEPOINT, which does it again, or use another state_dir",
                           current);
     snprintf(current, sizeof(current), "%s/CURRENT", durable->path_cold);
     if (n > 0 || access(current, F_OK) == 0)

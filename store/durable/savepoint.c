@@ -254,13 +254,17 @@ static enum fr_status read_back(const char *part, const struct fr_hwm *written, 
     if (status == FR_OK &&
         (copy_lost || mark.timeline != written->timeline || mark.epoch != written->epoch ||
          mark.salt != written->salt || memcmp(&mark.digest, &written->digest, sizeof(mark.digest)) != 0))
-        status = fr_err_set(&why, FR_E_CORRUPT, "%s is not what was written", hwm);
+        status = fr_err_set(&why, FR_E_CORRUPT, "%s reads back differently", hwm);
     if (status == FR_OK && !fr_cold_current_leads_on(cold))
         status = fr_err_set(&why, FR_E_CORRUPT, "%s/CURRENT names no MANIFEST that is there", cold);
     struct copying small = {.from = part, .wants = is_small_file_or_head};
     if (status == FR_OK)
         status = each_file(part, check_small, &small, &why);
-    return status == FR_OK ? FR_OK : fr_err_set(err, status, "the savepoint would not be read: %s", why.text);
+    return status == FR_OK ? FR_OK
+                           : fr_err_set(err, status,
+                                        "the savepoint was not kept, because it does not read back as "
+                                        "it was written (%s): check the disk, then take it again",
+                                        why.text);
 }
 
 static enum fr_status fill(struct fr_durable *durable, const char *part, struct fr_savepoint *out, struct fr_err *err)

@@ -68,13 +68,13 @@ class Cases:
     def too_few_threads_are_named_with_the_number(self):
         shim = {"LD_PRELOAD": str(harness.BUILD / "tests/integration/libthread_shim.so")}
         for n in (0, 4, 12, 30):  # 0: OpenBLAS does not get one before main
-            self.ends(75, "status=no_memory", "threads could be started", "are needed", "ulimit -u", "pids.max", env={**shim, "FRESHET_THREADS_ALIVE": str(n)})
+            self.ends(75, "status=no_memory", "the process needs", "and could start", "ulimit -u", "pids.max", "lower `threads`", env={**shim, "FRESHET_THREADS_ALIVE": str(n)})
         self.recovers(env={**shim, "FRESHET_THREADS_ALIVE": "60"})
 
     def a_thread_that_is_refused_later_ends_with_a_line_too(self):
         """Each thread of a start, after it has asked for all of them, refused once."""
         shim = {"LD_PRELOAD": str(harness.BUILD / "tests/integration/libthread_shim.so")}
-        asked = 1 + int(re.search(r"and (\d+) are needed", self.refused_threads(shim)).group(1))
+        asked = 1 + int(re.search(r"needs (\d+) threads", self.refused_threads(shim)).group(1))
 
         def refuse(number):
             process, log = self.start(env={**shim, "FRESHET_THREADS_NOT": str(number)})
@@ -107,14 +107,14 @@ class Cases:
 
     def files_that_may_not_grow_are_named(self):
         for size in (8192, 300_000):  # the log is a file, too
-            self.ends(3, "status=limit", "File too large", before=limit(resource.RLIMIT_FSIZE, size))
+            self.ends(3, "status=limit", "File too large", "ulimit -f", before=limit(resource.RLIMIT_FSIZE, size))
 
     def a_state_dir_that_cannot_be_is_for_an_operator(self):
         file = self.work.path / "file"
         file.touch()
         self.ends(3, "is not a directory", state=file)
         self.ends(3, "is not a directory", state=file / "below")
-        self.ends(3, "File name too long", state=self.work.path / ("a" * 300))
+        self.ends(3, "File name too long", "use a shorter path", state=self.work.path / ("a" * 300))
         self.ends(3, "cannot create directory", state="/proc/freshet")
 
     def a_start_on_a_full_disk_says_to_make_room(self):

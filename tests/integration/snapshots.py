@@ -241,6 +241,7 @@ class Cases(Live):
         daemon.process.send_signal(signal.SIGTERM)
         daemon.expect_exit(75)
         assert "every epoch is published and nothing is lost" in daemon.log().lower() and "exit status 1" in daemon.log().splitlines()[-1], daemon.log()
+        assert f"`freshet snapshot --state-dir {state} --dir {state}/snapshots --topic drained.delta`" in daemon.log(), daemon.log()
 
     def a_wrong_hint_costs_time_only(self):
         """Records from the snapshot's offsets on are all that the topic keeps, so nothing but them leads on."""

@@ -9,8 +9,8 @@
 
 /* For messages: why there is none. */
 #define FR_THREADS_SHORT                                                                                               \
-    "no thread can be started: the user's limit of processes (ulimit -u), that of the control group (pids.max) or "    \
-    "memory is short"
+    "no thread can be started: raise the user's limit of processes (ulimit -u) or the control group's (TasksMax= of "  \
+    "systemd, pids.max), or free memory"
 
 /* pthread_create with default attributes; false: no thread. The name is a help, never a reason to
  * fail. Limits: the kernel shows 15 bytes of it. */

@@ -71,7 +71,8 @@ class Follower:
             if 0 <= hint < low and not self._deleted:
                 info = self.replica.info
                 self._deleted = ("topic %s, partition %d: the records that follow the snapshot of timeline %d, epoch %d, offsets %d to %d, were deleted: later epochs may be "
-                                 "missing. Load a newer snapshot, or start the daemon that publishes here: it fills its topic again"
+                                 "missing. Load a newer snapshot. A running daemon also publishes its whole state again within a minute, unless its snapshots cover the loss "
+                                 "(export.retention: snapshots)"
                                  % (self.topic, partition, info.timeline, info.epoch, hint, low - 1))
             self._low[partition], self._end[partition], self._position[partition] = low, high, hint if self._hinted and low <= hint <= high else low
         self.problem = self._deleted
@@ -96,7 +97,7 @@ class Follower:
             return ("it holds nothing: its records up to offset %d were deleted. Begin with a snapshot of the daemon that publishes here (snapshots=DIR)%s"
                     % (self._end[emptied[0]] - 1, ", which could not be loaded: " + self._not_loaded if self._not_loaded else ""))
         if self.replica.info.epoch == 0:
-            return "no epoch is complete: look whether the daemon publishes here (/status, publisher)"
+            return "no epoch is complete: look whether the daemon publishes here (outbox.problem in its /status)"
         return "records are being read"
 
     def close(self) -> None:

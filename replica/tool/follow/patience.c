@@ -52,6 +52,6 @@ enum fr_status fr_tool_follow_step(struct fr_follower *follower, struct fr_tool_
         return FR_AGAIN;
     struct fr_err outage = {0};
     bool known = fr_follower_waits(follower, &outage);
-    return fr_err_set(err, FR_E_UNAVAILABLE, "no record came for %d s, short of the end of the topic%s%s",
-                      PASSING_MS / 1000, known ? ": " : "", known ? outage.text : "");
+    return fr_err_set(err, FR_E_UNAVAILABLE, "no record arrived for %d s although the topic is not read to its end: %s",
+                      PASSING_MS / 1000, known ? outage.text : "check the brokers, then try again");
 }

@@ -372,14 +372,28 @@ FR_CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk)
     static const struct {
         int number;
         enum fr_status status;
-    } errors[] = {{ENOSPC, FR_E_NO_SPACE}, {EDQUOT, FR_E_NO_SPACE}, {ENOENT, FR_E_NOT_FOUND},   {EACCES, FR_E_DENIED},
-                  {EPERM, FR_E_DENIED},    {EROFS, FR_E_DENIED},    {ELOOP, FR_E_DENIED},       {ENOTDIR, FR_E_EXISTS},
-                  {EISDIR, FR_E_EXISTS},   {EFBIG, FR_E_LIMIT},     {ENAMETOOLONG, FR_E_LIMIT}, {EMFILE, FR_E_LIMIT},
-                  {ENFILE, FR_E_LIMIT},    {EIO, FR_E_IO}};
+        const char *remedy;
+    } errors[] = {
+        {ENOSPC, FR_E_NO_SPACE, "free space"},
+        {EDQUOT, FR_E_NO_SPACE, "free space"},
+        {ENOENT, FR_E_NOT_FOUND, ""},
+        {EACCES, FR_E_DENIED, "owner and mode"},
+        {EPERM, FR_E_DENIED, "owner and mode"},
+        {EROFS, FR_E_DENIED, "owner and mode"},
+        {ELOOP, FR_E_DENIED, "symbolic links"},
+        {ENOTDIR, FR_E_EXISTS, "correct the path"},
+        {EISDIR, FR_E_EXISTS, ""},
+        {EFBIG, FR_E_LIMIT, "ulimit -f"},
+        {ENAMETOOLONG, FR_E_LIMIT, "use a shorter path"},
+        {EMFILE, FR_E_LIMIT, "ulimit -n"},
+        {ENFILE, FR_E_LIMIT, "ulimit -n"},
+        {EIO, FR_E_IO, ""},
+    };
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
         struct fr_err err = {0};
         assert_int_equal(fr_disk_error(&err, "open", "place", errors[i].number), errors[i].status);
         assert_non_null(strstr(err.text, "cannot open place: "));
+        assert_non_null(strstr(err.text, errors[i].remedy));
     }
 }
 

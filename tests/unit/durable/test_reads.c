@@ -1,6 +1,8 @@
 /* Parts of the folded state: point reads and ranges against a model, also beside folds. */
 #include "scene.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -486,6 +488,33 @@ FR_CASE(too_few_open_files_are_refused_by_name)
     fr_durable_close(scene_open(&scene, false));
 }
 
+static int room_refused; /* by this error; 0: not */
+
+int __real_posix_fallocate(int fd, off_t offset, off_t size);
+int __wrap_posix_fallocate(int fd, off_t offset, off_t size);
+int __wrap_posix_fallocate(int fd, off_t offset, off_t size)
+{
+    return room_refused ? room_refused : __real_posix_fallocate(fd, offset, size);
+}
+
+FR_CASE(too_little_room_to_open_is_refused_with_what_is_needed_and_what_there_is)
+{
+    struct scene scene = scene_make(85);
+    struct fr_durable *durable = NULL;
+    struct fr_err err = {0};
+    char needed[32];
+    snprintf(needed, sizeof(needed), " needs %d bytes to open", FR_DURABLE_OPEN_BYTES);
+    room_refused = ENOSPC;
+    assert_int_equal(scene_try_open(&scene, NULL, false, &durable, &err), FR_E_NO_SPACE);
+    const char *left = strstr(err.text, "and the file system has ");
+    assert_true(strstr(err.text, needed) && left && strtoull(left + 24, NULL, 10) > 0);
+    room_refused = EDQUOT;
+    assert_int_equal(scene_try_open(&scene, NULL, false, &durable, &err), FR_E_NO_SPACE);
+    assert_non_null(strstr(err.text, "a quota leaves less: free space there"));
+    room_refused = 0;
+    fr_durable_close(scene_open(&scene, false));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +528,7 @@ int main(void)
         SCENE_CASE(rows_of_the_first_fold_stay_in_a_compaction_beside_a_view_of_it),
         SCENE_CASE(a_known_row_costs_one_small_block_and_an_unknown_one_hardly_any),
         SCENE_CASE(too_few_open_files_are_refused_by_name),
+        SCENE_CASE(too_little_room_to_open_is_refused_with_what_is_needed_and_what_there_is),
     };
     return cmocka_run_group_tests_name("durable reads", tests, NULL, NULL);
 }
