@@ -191,12 +191,18 @@ const struct fr_option fr_options[] = {
         REAL, "ingest.dense_max", IN(fr_conf, ingest.dense_max), FLT_MIN, FLT_MAX, "1e5",
         "a record with a larger number (its absolute value), as the network reads it (behind `clip` and `log1p`), is "
         "malformed; 1e15 for numbers that are standardized, none for those only read as buckets"),
-    RANGED(REAL, "ingest.weight_max", IN(fr_conf, ingest.weight_max), FLT_MIN, FLT_MAX, "1e4",
-           "a record with a larger weight `w`, or `w / s` (unless `sampling` is `none`), is malformed"),
-    ROW(BOOL, "ingest.strict", IN(fr_conf, ingest.strict), "false", "unknown slots are malformed, not ignored"),
-    RANGED(REAL, "ingest.malformed_max", IN(fr_conf, ingest.malformed_max), 0, 1, "0.1",
-           "share of a minute's records that may be malformed before `/healthz` is degraded; below 1, a start whose "
-           "first 1000 records all are pauses (a bounded run ends with exit 2); 1: passes over any number"),
+    RANGED(
+        REAL, "ingest.weight_max", IN(fr_conf, ingest.weight_max), FLT_MIN, FLT_MAX, "1e4",
+        "a record with a larger weight `w`, or `w / s` (unless `sampling` is `none`), is malformed; so is one with a "
+        "larger weight of an id (its absolute value), or a larger product of weights in a cross"),
+    ROW(BOOL, "ingest.strict", IN(fr_conf, ingest.strict), "false",
+        "names that the configuration does not have (slots, labels, tasks, envelope keys that do not begin with "
+        "`x_`) make the record malformed instead of being ignored"),
+    RANGED(
+        REAL, "ingest.malformed_max", IN(fr_conf, ingest.malformed_max), 0, 1, "0.1",
+        "share of a minute's records that may be malformed before `/healthz` is degraded; below 1, reading pauses when "
+        "all records are refused: the first 1000 of a start, or 1000 in a row later (a bounded run ends with exit "
+        "2); 1: passes over any number"),
     RANGED(DURATION, "ingest.ready_lag", IN(fr_conf, ingest.ready_lag_ms), 1, 3650 * DAY, "30s",
            "lag below which `/readyz` is 200"),
     RANGED(U32, "ingest.ring_batches", IN(fr_conf, ingest.ring_batches), 1, 4096, "16", "batches waiting for training"),
@@ -456,7 +462,8 @@ const struct fr_option fr_options[] = {
         .choices = FR_CHOICES(FR_EXPORT_FORMATS)),
     ROW(BOOL, "export.create", IN(fr_conf, export_.create), "true", "create missing topics"),
     RANGED(DURATION, "export.drain_timeout", IN(fr_conf, export_.drain_timeout_ms), 0, DAY, "60s",
-           "longest wait for acknowledgements on SIGTERM"),
+           "longest drain: acknowledgements, the savepoint of `savepoint.at_drain`, the snapshot and hook of "
+           "`snapshot.at_drain`"),
     LATER("export.state", "counters and `seen` in the deltas"),
 
     GROUP("metrics", "HTTP and the decayed metrics"),
