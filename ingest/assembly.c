@@ -382,7 +382,7 @@ static void tell_unknown(struct fr_ingest *ingest, const struct fr_stream *strea
 /* The end of a stream of which records are held waits with them. */
 static bool holds_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
 {
-    if (stream->n_held == 0 || ingest->held.replaying)
+    if (stream->n_held == 0 || fr_held_replays(ingest))
         return false;
     struct fr_source_event end = {.kind = event->kind, .offset = event->offset};
     if (event->kind == FR_SOURCE_RECORD) /* a record after the end of a bounded run */
@@ -397,7 +397,7 @@ static bool holds_end(struct fr_ingest *ingest, struct fr_stream *stream, const 
 
 static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
-    bool counted = stream->has_interrupted || ingest->held.replaying;
+    bool was_held = fr_held_replays(ingest), counted = stream->has_interrupted || was_held;
     stream->has_interrupted = false;
     if (event->offset < stream->next) {
         ingest->tally.dropped_duplicates++;
@@ -428,9 +428,8 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
     enum fr_future future = status == FR_OK ? FR_FUTURE_NONE : fr_decoder_refused_future(decoder);
     if (status == FR_OK ? fr_ingest_malformed_accepted(ingest, stream)
                         : fr_ingest_malformed_refused(ingest, stream, future)) {
-        if (!ingest->held.kept)
+        if (!was_held) /* else it is the first one still */
             fr_held_push(ingest, stream, &ingest->event);
-        ingest->held.kept = false;
         fr_ingest_malformed_held(ingest, stream);
         return FR_OK;
     }
@@ -470,7 +469,7 @@ static void take_end(struct fr_ingest *ingest, struct fr_stream *stream, const s
 enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
     /* was in the queue when reading ended */
-    if (stream->state == FR_STREAM_DONE || (stream->state == FR_STREAM_STOPPED && !stream->has_interrupted)) {
+    if (!fr_stream_is_read(stream)) {
         fr_stream_release(stream, event);
         return FR_OK;
     }

@@ -270,6 +270,10 @@ static void halt(struct fr_ingest *ingest, struct fr_stream *stream)
     FR_CHECK(fr_stream_is_read(stream));
     stream->feed->source.halt(stream->feed->source.self, stream->partition);
     fr_held_forget(ingest, stream);
+    /* What is left of the record is read again, if it is in the log that is found then. */
+    if (stream->has_interrupted)
+        fr_stream_release(stream, &stream->interrupted);
+    stream->has_interrupted = false;
     stream->state = FR_STREAM_STOPPED;
     stream->at_end = false;
     stream->transaction_ns = 0;

@@ -7,8 +7,8 @@
  * else is read. Rejected: reading them from the log again (retention may have taken them, a gzip
  * file is read from its beginning), and holding on to librdkafka's messages (letters.c).
  *
- * Invariant: between two events the first one is `taken` only while it is pending. Limit:
- * FR_HELD_BYTES_MAX, or one event. Lockstep holds none: its batches are a function of the log.
+ * Invariant: while they take effect no stream is halted (identity.c), so none of them is forgotten
+ * then, and the pending record may point into the first one. Limit: FR_HELD_BYTES_MAX, or one event. Lockstep holds none: its batches are a function of the log.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -122,6 +122,7 @@ static void drop(struct fr_ingest *ingest, struct fr_held *record)
 void fr_held_forget(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     struct fr_held_queue *held = &ingest->held;
+    FR_CHECK(held->state == FR_HELD_WAITS || stream->n_held == 0);
     for (size_t i = held->head; stream->n_held && i < held->head + held->n; i++)
         if (&ingest->streams[held->records[i].stream] == stream)
             drop(ingest, &held->records[i]);
@@ -136,19 +137,19 @@ static void pop(struct fr_ingest *ingest)
     drop(ingest, first_of(ingest));
     ingest->held.head++;
     ingest->held.n--;
-    ingest->held.taken = false;
+    ingest->held.state = FR_HELD_REPLAYS;
 }
 
 bool fr_held_next(struct fr_ingest *ingest, struct fr_stream **stream, struct fr_source_event *out)
 {
     struct fr_held_queue *held = &ingest->held;
-    FR_CHECK(held->replaying && ingest->pending == FR_PENDING_NONE);
-    if (held->taken)
+    FR_CHECK(held->state != FR_HELD_WAITS && ingest->pending == FR_PENDING_NONE);
+    if (held->state == FR_HELD_TAKEN)
         pop(ingest);
     while (held->n && first_of(ingest)->kind == FR_HELD_GONE)
         pop(ingest);
-    held->replaying = held->n > 0;
     if (held->n == 0) {
+        held->state = FR_HELD_WAITS;
         held->head = 0;
         return false;
     }
@@ -176,13 +177,13 @@ bool fr_held_next(struct fr_ingest *ingest, struct fr_stream **stream, struct fr
     out->value = parts.value;
     out->key = parts.key;
     out->key_size = parts.key_size;
-    held->taken = true;
+    held->state = FR_HELD_TAKEN;
     return true;
 }
 
 void fr_held_parts(const struct fr_ingest *ingest, struct fr_record_header *headers, struct fr_record_parts *out)
 {
-    FR_CHECK(ingest->held.taken);
+    FR_CHECK(ingest->held.state == FR_HELD_TAKEN);
     fr_record_image_parts(first_of(ingest)->image, headers, FR_SOURCE_HEADERS_MAX, out);
 }
 

@@ -11,7 +11,9 @@
  *
  * Once a minute the same is asked without a reason, about the record that was the last one a minute
  * before: the newest may be of the other log already. An answer that does not come is waited
- * for until the next minute, and reading continues meanwhile.
+ * for until the next minute, and reading continues meanwhile. The look comes between two records: one
+ * that is half in effect, or held and about to take effect, would end at an offset of the old log
+ * in the new one.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -69,15 +71,15 @@ enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct 
     return status;
 }
 
-enum fr_status fr_streams_look(struct fr_ingest *ingest, struct fr_err *err)
+enum fr_status fr_streams_look(struct fr_ingest *ingest, uint64_t now_ns, struct fr_err *err)
 {
     const struct fr_source *source = &ingest->topics.source;
-    uint64_t now = fr_mono_ns(ingest->clock);
     char problem[256];
-    if (!source->self || fr_files_left(ingest) || now - ingest->looked_ns < (uint64_t)FR_LOOK_MS * 1000000u ||
-        !fr_is_connected(ingest, problem, sizeof(problem)))
+    if (now_ns < ingest->look_ns || ingest->pending != FR_PENDING_NONE || fr_held_replays(ingest))
         return FR_OK;
-    ingest->looked_ns = now;
+    if (!source->self || fr_files_left(ingest) || !fr_is_connected(ingest, problem, sizeof(problem)))
+        return FR_OK;
+    ingest->look_ns = now_ns + (uint64_t)FR_LOOK_MS * 1000000u;
     enum fr_status status = look(ingest, false, err);
     if (status == FR_OK && source->policies)
         status = source->policies(source->self, err);

@@ -353,7 +353,8 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
             ingest->lockstep && ingest->conf->ingest.malformed_max < 1.0f && ingest->sink.withhold != NULL;
         if (ingest->withholding)
             ingest->sink.withhold(ingest->sink.self, true);
-        ingest->discover_ns = ingest->looked_ns = fr_mono_ns(ingest->clock);
+        ingest->discover_ns = fr_mono_ns(ingest->clock);
+        ingest->look_ns = ingest->discover_ns + (uint64_t)FR_LOOK_MS * 1000000u;
         ingest->started = true;
     }
     publish(ingest);
@@ -443,7 +444,7 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
         return FR_OK;
     }
     if (ingest->until_end && ingest->held.n_ends && ingest->n_done + ingest->held.n_ends == ingest->n_streams) {
-        ingest->held.replaying = true; /* nothing else will come */
+        fr_held_replay(ingest); /* nothing else will come */
         return fr_ingest_malformed_end(ingest, err);
     }
     struct fr_source_event event;
@@ -529,9 +530,9 @@ static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err 
         fr_ingest_malformed_look(ingest, now);
         if (ingest->pending != FR_PENDING_NONE)
             status = fr_assembly_pending(ingest);
-        else if (ingest->held.replaying)
+        else if (fr_held_replays(ingest))
             status = replay(ingest, err);
-        else
+        else if ((status = fr_streams_look(ingest, now, err)) == FR_OK)
             status = next_event(ingest, poll_wait_ms(ingest, deadline_ns, now), err);
         if (status == FR_AGAIN && ingest->open && fr_assembly_due(ingest, fr_mono_ns(ingest->clock)))
             continue;
@@ -567,7 +568,7 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
         ingest->polled->source.rest(ingest->polled->source.self);
     enum fr_status status = look_for_partitions(ingest, err);
     if (status == FR_OK)
-        status = fr_streams_look(ingest, err);
+        status = fr_streams_look(ingest, fr_mono_ns(ingest->clock), err);
     if (status == FR_OK && ingest->n_stopped)
         status = fr_streams_revive(ingest, err);
     if (status == FR_OK)

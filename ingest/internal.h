@@ -91,9 +91,11 @@ struct fr_held_queue {
     size_t bytes;
     uint32_t n_ends;   /* streams whose end is among them */
     uint64_t since_ns; /* when the first came */
-    bool replaying;    /* they take effect now, before anything else is read */
-    bool taken;        /* the first one is the pending record */
-    bool kept;         /* the first one was looked at and waits on */
+    enum fr_held_state {
+        FR_HELD_WAITS,   /* until it is decided what they are */
+        FR_HELD_REPLAYS, /* they take effect now, before anything else is read */
+        FR_HELD_TAKEN,   /* likewise, and the first one is the pending record, or was */
+    } state;
 };
 
 struct fr_ingest;
@@ -160,7 +162,9 @@ struct fr_stream {
     uint32_t n_held;      /* of its events wait (held.c), */
     bool end_held;        /* its end among them */
     bool troubled;        /* was interrupted and has given nothing since */
-    bool has_interrupted; /* lockstep: of a record, by the cut of a long round */
+    /* lockstep: what is left of a record that was read and cut by the end of a long round; while
+     * the stream is read */
+    bool has_interrupted;
     struct fr_source_event interrupted;
 };
 
@@ -236,7 +240,7 @@ struct fr_ingest {
     unsigned long long told_future_ns, told_transaction_ns;
     bool drained; /* the last poll of the last turn gave nothing */
     int64_t last_timestamp_ms, started_ms;
-    uint64_t discover_ns, looked_ns;
+    uint64_t discover_ns, look_ns; /* when partitions were looked for; when the next look is due */
     uint32_t discover_ms;
     char problem[FR_PROBLEM_MAX]; /* of streams that are stopped or troubled; empty: none */
     struct fr_ingest_shared shared;
@@ -302,8 +306,8 @@ enum fr_status fr_streams_look_at_partitions(struct fr_ingest *ingest, struct fr
 /* Contact was lost, and nothing may take effect before the log is known to be the same: asks about
  * all partitions that are read. `again`: what was fetched is dropped. */
 enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct fr_err *err) FR_MUST_CHECK;
-/* The minute's look. */
-enum fr_status fr_streams_look(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+/* The minute's look, when it is due (look_ns) and no event is half done. */
+enum fr_status fr_streams_look(struct fr_ingest *ingest, uint64_t now_ns, struct fr_err *err) FR_MUST_CHECK;
 
 /* skips.c */
 /* Takes over the ranges asked for; or FR_E_INVALID: one names what is not read; FR_E_MISMATCH: one
@@ -370,12 +374,21 @@ bool fr_clocks_behind(struct fr_ingest *ingest, int64_t t_ms, char *who, size_t 
 const char *fr_clocks_span(int64_t ms, char *text, size_t size);
 
 /* held.c */
+static inline bool fr_held_replays(const struct fr_ingest *ingest)
+{
+    return ingest->held.state != FR_HELD_WAITS;
+}
+/* What is held takes effect now, or nothing is held. */
+static inline void fr_held_replay(struct fr_ingest *ingest)
+{
+    ingest->held.state = ingest->held.n ? FR_HELD_REPLAYS : FR_HELD_WAITS;
+}
 /* Takes the event over and releases it. */
 void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event);
 /* A record of this size alone is as much as may be held. */
 bool fr_held_is_filled_by(size_t size);
 bool fr_held_is_full(const struct fr_ingest *ingest);
-/* The stream is read again from its position. */
+/* The stream is read again from its position; not while what is held takes effect. */
 void fr_held_forget(struct fr_ingest *ingest, struct fr_stream *stream);
 /* The next of the held events, as if it were read now; false: there is none, or the pending record
  * is not done. */

@@ -17,7 +17,7 @@
 static struct fr_record_parts pending_parts(struct fr_ingest *ingest, struct fr_record_header *headers)
 {
     const struct fr_source_event *event = &ingest->event;
-    if (ingest->held.taken) {
+    if (ingest->held.state == FR_HELD_TAKEN) {
         struct fr_record_parts parts;
         fr_held_parts(ingest, headers, &parts);
         return parts;

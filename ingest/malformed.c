@@ -115,7 +115,7 @@ bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *st
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_proof *proof = stream->feed->proof;
-    if (ingest->held.replaying)
+    if (fr_held_replays(ingest))
         return false;
     watch->minute[watch->part % FR_MINUTE_PARTS].records++;
     proof->taken++;
@@ -127,8 +127,8 @@ bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *st
     }
     release_letters(ingest);
     fr_clocks_agree(ingest, ingest->event.timestamp_ms, ingest->received_ms);
-    ingest->held.replaying = ingest->held.n > 0; /* what was refused before it comes first */
-    return ingest->held.replaying;
+    fr_held_replay(ingest); /* what was refused before it comes first */
+    return fr_held_replays(ingest);
 }
 
 /* ---- pauses ---- */
@@ -144,7 +144,7 @@ static void pause_reading(struct fr_ingest *ingest, enum fr_ingest_pause pause, 
                  "no position moved, and none became a dead letter: the next start reads them again");
     watch->pause = pause;
     watch->trial = false;
-    ingest->held.replaying = ingest->held.taken = false;
+    ingest->held.state = FR_HELD_WAITS;
     fr_log(FR_LOG_ERROR, "ingest", "paused", "why=%s first_reason=%s note=\"%s\"",
            fr_log_quote(quoted, sizeof(quoted), watch->paused),
            fr_log_quote(reason, sizeof(reason), proof->first.reason), note);
@@ -373,7 +373,6 @@ static bool refused_by_wrong_clock(struct fr_ingest *ingest, struct fr_stream *s
     if (!fr_clocks_behind(ingest, t_ms, who, sizeof(who)))
         return false;
     note(ingest, stream, &stream->feed->proof->first);
-    ingest->held.kept = ingest->held.replaying;
     pause_clock(ingest, stream->feed, t_ms, who);
     return true;
 }
@@ -387,7 +386,7 @@ bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *str
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_proof *proof = stream->feed->proof;
-    bool again = ingest->held.replaying, pauses = ingest->conf->ingest.malformed_max < 1.0f;
+    bool again = fr_held_replays(ingest), pauses = ingest->conf->ingest.malformed_max < 1.0f;
     if (!again) {
         struct fr_minute_part *part = &watch->minute[watch->part % FR_MINUTE_PARTS];
         part->records++;
@@ -424,7 +423,7 @@ static void take_effect(struct fr_ingest *ingest, struct fr_proof *proof)
     ingest->malformed.trial = false;
     proof->waited_out |= !proof->proven;
     proof->settled = proof->refused;
-    ingest->held.replaying = true;
+    fr_held_replay(ingest);
 }
 
 /* The feed of what is held: files come before topics, and one is done before the next begins. */
@@ -454,7 +453,7 @@ void fr_ingest_malformed_held(struct fr_ingest *ingest, const struct fr_stream *
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     const struct fr_proof *proof = stream->feed->proof;
-    if (ingest->held.replaying || watch->paused[0])
+    if (fr_held_replays(ingest) || watch->paused[0])
         return;
     bool trial_over = watch->trial && watch->trial_records >= FR_TRIAL_RECORDS;
     bool start_over = !watch->trial && !proof->proven && proof->refused >= FR_ROW_MAX;
@@ -468,7 +467,7 @@ void fr_ingest_malformed_held(struct fr_ingest *ingest, const struct fr_stream *
 void fr_ingest_malformed_look(struct fr_ingest *ingest, uint64_t now_ns)
 {
     const struct fr_held_queue *held = &ingest->held;
-    if (held->n == 0 || held->replaying || ingest->malformed.paused[0])
+    if (held->n == 0 || fr_held_replays(ingest) || ingest->malformed.paused[0])
         return;
     bool start = !ingest->malformed.trial && waits_at_start(held_feed(ingest)->proof);
     if (now_ns - held->since_ns >= (start ? FR_START_HOLD_NS : FR_ROW_HOLD_NS))
@@ -560,7 +559,7 @@ enum fr_status fr_ingest_malformed_pauses(struct fr_ingest *ingest, struct fr_er
     begin_row(ingest->topics.proof);
     watch->paused[0] = 0;
     watch->pause = FR_INGEST_READS;
-    ingest->held.replaying = ingest->held.n > 0;
+    fr_held_replay(ingest);
     fr_log(FR_LOG_INFO, "ingest", "continues", "why=\"the clock agrees\" held=%zu", ingest->held.n);
     return FR_OK;
 }

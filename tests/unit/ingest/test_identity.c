@@ -252,6 +252,88 @@ FR_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at)
     assert_non_null(strstr(s->err.text, "the record at offset 9 is not"));
 }
 
+static struct fr_ingest_status status_of(struct service *s)
+{
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    struct fr_ingest_status copy = status;
+    fr_ingest_status_release(&status);
+    copy.partitions = NULL;
+    copy.present = NULL;
+    return copy;
+}
+
+/* A minute after the start the record delivered last is what the next look compares with. */
+static void look(struct service *s)
+{
+    fr_clock_fake_advance_ms(&s->clock, 60000);
+    service_run(s);
+}
+
+/* Steps whose batches nobody takes, until the ring is full and nothing moves. */
+static void fill_the_ring(struct service *s)
+{
+    for (int i = 0; i < 10; i++)
+        assert_true(service_step(s, 0) >= 0);
+}
+
+FR_CASE(a_minutes_look_waits_until_the_record_at_hand_is_in_effect)
+{
+    struct service *s = reading(LIVE ", on_loss: earliest");
+    look(s);
+    for (int i = 0; i < 10; i++)
+        append(&s->log, 0, 3);
+    fill_the_ring(s);
+    uint64_t read = status_of(s).records; /* a part of the last one of them waits for a batch */
+    assert_true(read > 10 && read < 20);
+    make_anew(s, 30);
+    fr_clock_fake_advance_ms(&s->clock, 60000);
+    fill_the_ring(s);
+    service_run(s);
+    assert_int_equal(trained(s), 10 + 3 * (read - 10) + 30);
+    assert_int_equal(status_of(s).dropped_duplicates, 0);
+}
+
+FR_CASE(a_minutes_look_comes_between_two_records_while_the_trainer_is_slower)
+{
+    struct service *s = reading(LIVE);
+    for (int i = 0; i < 60; i++)
+        append(&s->log, 0, 1);
+    fill_the_ring(s);
+    uint32_t questions = s->log.questions;
+    fr_clock_fake_advance_ms(&s->clock, 60000);
+    for (int i = 0; i < 4; i++)
+        assert_true(service_step(s, 1) >= 0);
+    assert_true(trained(s) < 60 && s->log.questions > questions);
+}
+
+/* What is held takes effect, the ring is full behind the last one of partition 0, and that has
+ * another log now. */
+FR_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect)
+{
+    struct service *s = service_new(LIVE ", on_loss: earliest", 2);
+    for (int i = 0; i < 20; i++)
+        append(&s->log, (uint32_t)i % 2, 1);
+    service_serve(s);
+    look(s);
+    for (int i = 0; i < 12; i++) /* the first one, of a label -1, begins a trial of labels */
+        append(&s->log, (uint32_t)i % 2, 1);
+    struct log_record *first = &s->log.partitions[0].records[10];
+    free(first->value);
+    first->value = fr_strdup("{\"f\":{},\"y\":-1}");
+    s->log.turn = 0;
+    fill_the_ring(s);
+    assert_int_equal(s->positions.partitions[0].offset, 10);
+    fr_clock_fake_advance_ms(&s->clock, 2000);
+    fill_the_ring(s);
+    make_anew(s, 30);
+    fr_clock_fake_advance_ms(&s->clock, 60000);
+    fill_the_ring(s);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[1].trained, 16);
+    assert_int_equal(s->positions.partitions[0].trained, 15 + 30);
+}
+
 FR_CASE(a_minutes_look_without_an_answer_stops_nothing)
 {
     struct service *s = reading(LIVE);
@@ -303,6 +385,9 @@ int main(void)
         SERVICE_CASE(what_another_connection_gives_is_fetched_again),
         SERVICE_CASE(where_reading_begins_at_the_end_the_record_before_is_the_fingerprint),
         SERVICE_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at),
+        SERVICE_CASE(a_minutes_look_waits_until_the_record_at_hand_is_in_effect),
+        SERVICE_CASE(a_minutes_look_comes_between_two_records_while_the_trainer_is_slower),
+        SERVICE_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect),
         SERVICE_CASE(a_minutes_look_without_an_answer_stops_nothing),
         SERVICE_CASE(a_topic_that_is_compacted_while_it_is_read_stops_the_service),
         SERVICE_CASE(lockstep_asks_after_a_gap_too),
