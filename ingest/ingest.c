@@ -467,8 +467,10 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
     ingest->drained = status == FR_AGAIN;
     if (status != FR_OK)
         return status;
-    if (event.kind == FR_SOURCE_GAP || event.kind == FR_SOURCE_CONNECTED)
-        return fr_streams_identify(ingest, event.kind == FR_SOURCE_CONNECTED, err);
+    if (event.kind == FR_SOURCE_GAP || event.kind == FR_SOURCE_CONNECTED) {
+        status = fr_streams_identify(ingest, event.kind == FR_SOURCE_CONNECTED, err);
+        return status == FR_OK ? FR_AGAIN : status; /* which took a while: enough of a turn */
+    }
     FR_CHECK(feed->first + event.partition < ingest->n_streams);
     return take_event(ingest, &ingest->streams[feed->first + event.partition], &event, err);
 }

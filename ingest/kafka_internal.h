@@ -66,7 +66,10 @@ struct fr_kafka_source {
     struct fr_kafka_contact *contact; /* of the reader */
     struct fr_kafka_contact_count answered;
     uint64_t polled_ns; /* on fr_clock_boot_ns: when the reader was last looked at */
-    bool gap, dropped;  /* contact was lost: ask again; and a record was not given */
+    bool gap;           /* contact was lost: ask again */
+    /* What was polled when that was seen: given when the question was answered, unless its
+     * partition was halted. NULL: nothing */
+    rd_kafka_message_t *aside;
     bool twice;         /* the last check took so long that another one follows */
     bool committed_error_said, policies_told;
     bool stable; /* the probe is asked for stable ends */

@@ -85,6 +85,11 @@ static void halt(void *self, uint32_t index)
     if (!source->partitions[index].reading)
         return;
     source->partitions[index].reading = false;
+    uint32_t at;
+    if (source->aside && fr_ingest_kafka_index(source->aside, &at) && at == index) {
+        rd_kafka_message_destroy(source->aside);
+        source->aside = NULL;
+    }
     rd_kafka_consume_stop(source->reader_topics[source->partitions[index].topic], source->names[index].partition);
 }
 
@@ -239,10 +244,10 @@ static void rest(void *self)
 static enum fr_status take_gap(struct fr_kafka_source *source, struct fr_source_event *out)
 {
     struct fr_kafka_contact_count count = fr_kafka_contact_count(source->contact);
-    bool drop = source->dropped || count.connections != source->answered.connections;
+    bool drop = count.connections != source->answered.connections;
     *out = (struct fr_source_event){.kind = drop ? FR_SOURCE_CONNECTED : FR_SOURCE_GAP};
     source->answered = count;
-    source->gap = source->dropped = false;
+    source->gap = false;
     return FR_OK;
 }
 
@@ -256,18 +261,61 @@ static bool is_moved(struct fr_kafka_source *source, const rd_kafka_message_t *m
     return moved;
 }
 
+/* One message, or none within wait_ms. */
+static rd_kafka_message_t *receive(struct fr_kafka_source *source, int64_t index, int wait_ms)
+{
+    if (source->queue)
+        return rd_kafka_consume_queue(source->queue, wait_ms);
+    return rd_kafka_consume(source->reader_topics[source->partitions[index].topic], source->names[index].partition,
+                            wait_ms);
+}
+
+static bool is_read(const struct fr_kafka_source *source, const rd_kafka_message_t *message)
+{
+    uint32_t at;
+    return fr_ingest_kafka_index(message, &at) && source->partitions[at].reading;
+}
+
+/* Of a partition that is read. */
+static enum fr_status give(struct fr_kafka_source *source, rd_kafka_message_t *message, struct fr_source_event *out)
+{
+    uint32_t at = 0;
+    FR_CHECK(fr_ingest_kafka_index(message, &at));
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && is_moved(source, message, at)) {
+        *out = (struct fr_source_event){.kind = FR_SOURCE_MOVED, .partition = at};
+        rd_kafka_message_destroy(message);
+        return FR_OK;
+    }
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        take_message(message, at, out);
+        source->health.down = false;
+        source->health.text[0] = 0;
+        heard(source);
+        return FR_OK;
+    }
+    take_error(source, message, at, out);
+    if (out->kind == FR_SOURCE_END) {
+        source->health = (struct fr_ingest_health){0};
+        heard(source);
+    }
+    rd_kafka_message_destroy(message);
+    return FR_OK;
+}
+
 static enum fr_status poll_event(void *self, int64_t index, int wait_ms, struct fr_source_event *out,
                                  struct fr_err *err)
 {
     struct fr_kafka_source *source = self;
     (void)err;
     FR_CHECK(source->reader && (index < 0) == (source->queue != NULL));
+    rd_kafka_message_t *message = source->aside;
+    if (message) { /* from before the question that was answered */
+        source->aside = NULL;
+        return give(source, message, out);
+    }
     if (lost_contact(source, 0))
         return take_gap(source, out);
-    rd_kafka_message_t *message = source->queue
-                                      ? rd_kafka_consume_queue(source->queue, wait_ms)
-                                      : rd_kafka_consume(source->reader_topics[source->partitions[index].topic],
-                                                         source->names[index].partition, wait_ms);
+    message = receive(source, index, wait_ms);
     bool lost = lost_contact(source, wait_ms);
     if (!message) {
         rd_kafka_poll(source->reader, 0); /* error callbacks */
@@ -275,37 +323,14 @@ static enum fr_status poll_event(void *self, int64_t index, int wait_ms, struct 
         look_again(source);
         return take_health(source, out);
     }
-    uint32_t at;
-    enum fr_status status = FR_AGAIN;
-    bool ours = fr_ingest_kafka_index(message, &at);
-    source->dropped |= lost && ours && source->partitions[at].reading;
-    if (ours && lost) {
+    if (!is_read(source, message)) { /* was in the queue when its partition was halted */
         rd_kafka_message_destroy(message);
         return FR_AGAIN;
     }
-    if (ours && message->err == RD_KAFKA_RESP_ERR_NO_ERROR && source->partitions[at].reading &&
-        is_moved(source, message, at)) {
-        *out = (struct fr_source_event){.kind = FR_SOURCE_MOVED, .partition = at};
-        rd_kafka_message_destroy(message);
-        return FR_OK;
-    }
-    if (ours && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        take_message(message, at, out);
-        source->health.down = false;
-        source->health.text[0] = 0;
-        heard(source);
-        return FR_OK;
-    }
-    if (ours && source->partitions[at].reading) {
-        take_error(source, message, at, out);
-        status = FR_OK;
-    }
-    if (status == FR_OK && out->kind == FR_SOURCE_END) {
-        source->health = (struct fr_ingest_health){0};
-        heard(source);
-    }
-    rd_kafka_message_destroy(message);
-    return status;
+    if (!lost)
+        return give(source, message, out);
+    source->aside = message;
+    return take_gap(source, out);
 }
 
 static void release(void *self, struct fr_source_event *event)
