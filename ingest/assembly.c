@@ -389,7 +389,7 @@ static bool holds_end(struct fr_ingest *ingest, struct fr_stream *stream, const 
         end.kind = FR_SOURCE_END;
     stream->at_end = true;
     if (!stream->end_held)
-        fr_held_push(ingest, stream, &end);
+        fr_held_push(ingest, stream, &end, false);
     if (event->kind == FR_SOURCE_FINISHED)
         fr_ingest_malformed_held(ingest, stream);
     return true;
@@ -397,7 +397,9 @@ static bool holds_end(struct fr_ingest *ingest, struct fr_stream *stream, const 
 
 static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
-    bool was_held = fr_held_replays(ingest), counted = stream->has_interrupted || was_held;
+    /* What is held, or was cut by a round, is read a second time, or a third when its stream was
+     * begun again meanwhile. */
+    bool was_held = fr_held_replays(ingest), counted = event->offset < stream->counted;
     stream->has_interrupted = false;
     if (event->offset < stream->next) {
         ingest->tally.dropped_duplicates++;
@@ -419,6 +421,7 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
     if (!counted) {
         ingest->tally.records++;
         ingest->tally.bytes += event->size;
+        stream->counted = event->offset + 1;
     }
     struct fr_decoder *decoder = stream->feed->decoder;
     ingest->received_ms = receipt_ms(ingest, again);
@@ -426,10 +429,10 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
     enum fr_status status = fr_decode_record(decoder, &record, &ingest->staged, &ingest->reason);
     tell_unknown(ingest, stream);
     enum fr_future future = status == FR_OK ? FR_FUTURE_NONE : fr_decoder_refused_future(decoder);
-    if (status == FR_OK ? fr_ingest_malformed_accepted(ingest, stream)
-                        : fr_ingest_malformed_refused(ingest, stream, future)) {
+    if (status == FR_OK ? fr_ingest_malformed_accepted(ingest, stream, counted)
+                        : fr_ingest_malformed_refused(ingest, stream, future, counted)) {
         if (!was_held) /* else it is the first one still */
-            fr_held_push(ingest, stream, &ingest->event);
+            fr_held_push(ingest, stream, &ingest->event, counted);
         fr_ingest_malformed_held(ingest, stream);
         return FR_OK;
     }
@@ -447,13 +450,14 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
 
 static void take_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
 {
+    /* Only whether the fixed end is reached: a batch must not depend on when the log was at its
+     * end, which may be where an open transaction begins. */
+    if (stream->end >= 0 && event->offset < stream->end)
+        return;
     if (holds_end(ingest, stream, event))
         return;
-    /* Only whether the fixed end is reached: a batch must not depend on when the log was at its
-     * end. */
     if (stream->end >= 0) {
-        if (event->offset >= stream->end)
-            fr_stream_finish(ingest, stream);
+        fr_stream_finish(ingest, stream);
         return;
     }
     stream->at_end = true;

@@ -58,12 +58,12 @@ static struct fr_record_image *image_of(struct fr_ingest *ingest, struct fr_stre
     return fr_record_image_new(&parts);
 }
 
-void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
+void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event, bool again)
 {
     struct fr_held_queue *held = &ingest->held;
     FR_CHECK(!ingest->lockstep);
     make_room(held);
-    if (held->n == 0)
+    if (held->n == 0 && !again)
         held->since_ns = fr_mono_ns(ingest->clock);
     struct fr_held *record = &held->records[held->head + held->n++];
     *record = (struct fr_held){

@@ -217,6 +217,15 @@ static void publish(struct fr_ingest *ingest)
     status.lag_ms = lag_ms(ingest, status.at_end);
     status.stands = ingest->started && stands(ingest);
     status.connected = fr_is_connected(ingest, status.problem, sizeof(status.problem));
+    if (ingest->started && status.connected == ingest->said_down) {
+        char quoted[320];
+        ingest->said_down = !status.connected;
+        if (ingest->said_down)
+            fr_log(FR_LOG_WARN, "ingest", "disconnected", "reason=%s",
+                   fr_log_quote(quoted, sizeof(quoted), status.problem));
+        else
+            fr_log(FR_LOG_INFO, "ingest", "connected", NULL);
+    }
     if (status.connected) {
         status.problem[0] = 0;
         if (ingest->problem[0])
@@ -228,17 +237,6 @@ static void publish(struct fr_ingest *ingest)
     fr_ingest_malformed_status(ingest, &status);
     status.n_slots = ingest->conf->n_slots;
     status.unknown = *fr_decoder_unknown(ingest->polled->decoder);
-
-    if (ingest->started && status.connected == ingest->said_down) {
-        char quoted[320];
-        ingest->said_down = !status.connected;
-        if (ingest->said_down)
-            fr_log(FR_LOG_WARN, "ingest", "disconnected", "reason=%s",
-                   fr_log_quote(quoted, sizeof(quoted), status.problem));
-        else
-            fr_log(FR_LOG_INFO, "ingest", "connected", NULL);
-    }
-
     struct fr_ingest_shared *shared = &ingest->shared;
     pthread_mutex_lock(&shared->mutex);
     struct fr_ingest_partition *partitions = shared->status.partitions;
@@ -583,5 +581,6 @@ void fr_ingest_serve(struct fr_ingest *ingest)
 {
     FR_CHECK(ingest->started);
     pass_commit(ingest, false);
+    ingest->drained = false; /* nobody polls */
     publish(ingest);
 }

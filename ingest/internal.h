@@ -148,6 +148,8 @@ struct fr_stream {
     /* where the source said that nothing more can be read, and gave nothing since; -1: it did */
     int64_t idle_at;
     uint64_t transaction_ns; /* since when the log is longer than that; 0: it is not */
+    /* records below were counted; at most `next`, or those that are held and may be read again */
+    int64_t counted;
     int64_t touched;         /* entry in the open batch; -1 none */
     uint64_t lost;           /* records that on_loss skipped, for the next entry */
     uint64_t retry_ns;
@@ -238,7 +240,8 @@ struct fr_ingest {
     bool withholding;  /* lockstep: the sink keeps letters until a record of the start is good */
     uint64_t *present; /* [n_slots] samples that carried a value */
     unsigned long long told_future_ns, told_transaction_ns;
-    bool drained; /* the last poll of the last turn gave nothing */
+    bool drained;        /* the last poll of the last turn gave nothing */
+    uint64_t drained_ns; /* when that was so last */
     int64_t last_timestamp_ms, started_ms;
     uint64_t discover_ns, look_ns; /* when partitions were looked for; when the next look is due */
     uint32_t discover_ms;
@@ -343,9 +346,10 @@ void fr_assembly_end(struct fr_ingest *ingest);
 
 /* malformed.c */
 /* The record in `event` is good; is refused for `reason`. True: it is held, and has no effect
- * yet. */
-bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream);
-bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future);
+ * yet. `counted`: it was read before, and counts no more. */
+bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream, bool counted);
+bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future,
+                                 bool counted);
 /* One more event is held: whether they are enough to decide. */
 void fr_ingest_malformed_held(struct fr_ingest *ingest, const struct fr_stream *stream);
 /* Held events have waited long enough. */
@@ -383,8 +387,8 @@ static inline void fr_held_replay(struct fr_ingest *ingest)
 {
     ingest->held.state = ingest->held.n ? FR_HELD_REPLAYS : FR_HELD_WAITS;
 }
-/* Takes the event over and releases it. */
-void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event);
+/* Takes the event over and releases it. `again`: it was held before, and waits no longer for that. */
+void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event, bool again);
 /* A record of this size alone is as much as may be held. */
 bool fr_held_is_filled_by(size_t size);
 bool fr_held_is_full(const struct fr_ingest *ingest);

@@ -5,8 +5,8 @@
  *
  * When all records are refused, the configuration, a producer's change or a clock is wrong rather
  * than the records. So reading pauses before their positions move: at a start, after FR_ROW_MAX
- * refusals and no good record; of a running service, after as many in a row. What is not decided
- * yet is held without any effect (held.c): all refusals of a start until the first good record, at
+ * refusals and no good record, or FR_ROW_MIN that fill what may be held; of a running service,
+ * after FR_ROW_MAX in a row. What is not decided yet is held without any effect (held.c): all refusals of a start until the first good record, at
  * most FR_START_HOLD_NS, so that a stream of little but garbage is read on; later those from the
  * FR_ROW_MIN-th in a row on, for FR_ROW_HOLD_NS. Before a pause in a running service fewer than
  * FR_ROW_MAX become dead letters, and those of a slow stream only.
@@ -111,18 +111,18 @@ static void begin_row(struct fr_proof *proof)
     memset(proof->why, 0, sizeof(proof->why));
 }
 
-bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream)
+bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream, bool counted)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_proof *proof = stream->feed->proof;
     if (fr_held_replays(ingest))
         return false;
-    watch->minute[watch->part % FR_MINUTE_PARTS].records++;
-    proof->taken++;
+    watch->minute[watch->part % FR_MINUTE_PARTS].records += !counted;
+    proof->taken += !counted;
     proof->proven = true;
     begin_row(proof);
     if (watch->trial) {
-        watch->trial_records++;
+        watch->trial_records += !counted;
         return true;
     }
     release_letters(ingest);
@@ -286,7 +286,7 @@ static void pause_labels(struct fr_ingest *ingest, struct fr_proof *proof)
 }
 
 /* True: the record is held. */
-static bool try_labels(struct fr_ingest *ingest, struct fr_stream *stream)
+static bool try_labels(struct fr_ingest *ingest, struct fr_stream *stream, bool counted)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_proof *proof = stream->feed->proof;
@@ -307,8 +307,8 @@ static bool try_labels(struct fr_ingest *ingest, struct fr_stream *stream)
     }
     if (!watch->trial)
         return false;
-    watch->trial_records++;
-    watch->trial_negative += negative;
+    watch->trial_records += !counted;
+    watch->trial_negative += negative && !counted;
     return true;
 }
 
@@ -357,7 +357,7 @@ static void refused_in_lockstep(struct fr_ingest *ingest, struct fr_stream *stre
         release_letters(ingest);
         return;
     }
-    (void)try_labels(ingest, stream);
+    (void)try_labels(ingest, stream, false);
     if (proof->proven)
         return;
     count_row(ingest, stream, future);
@@ -382,12 +382,13 @@ static bool waits_at_start(const struct fr_proof *proof)
     return !proof->proven && !proof->waited_out;
 }
 
-bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future)
+bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future,
+                                 bool counted)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_proof *proof = stream->feed->proof;
     bool again = fr_held_replays(ingest), pauses = ingest->conf->ingest.malformed_max < 1.0f;
-    if (!again) {
+    if (!counted) {
         struct fr_minute_part *part = &watch->minute[watch->part % FR_MINUTE_PARTS];
         part->records++;
         part->malformed += future == FR_FUTURE_NONE;
@@ -404,9 +405,10 @@ bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *str
         return true;
     if (again)
         return false;
-    if (try_labels(ingest, stream))
+    if (try_labels(ingest, stream, counted))
         return true;
-    count_row(ingest, stream, future);
+    if (!counted)
+        count_row(ingest, stream, future);
     /* A record that alone is as much as may be held would take effect as soon as it was copied. */
     if (ingest->held.n == 0 && proof->refused < FR_ROW_MIN && fr_held_is_filled_by(ingest->event.size))
         proof->waited_out = true;
@@ -441,7 +443,7 @@ static void decide(struct fr_ingest *ingest)
         pause_labels(ingest, proof);
     else if (!ingest->malformed.trial && proof->refused >= FR_ROW_MAX)
         pause_all(ingest, feed);
-    else if (fr_held_is_full(ingest) && proof->refused >= FR_ROW_MIN)
+    else if (!proof->proven && fr_held_is_full(ingest) && proof->refused >= FR_ROW_MIN)
         pause_all(ingest, feed);
     else if (waits_at_start(proof) && proof->refused >= FR_ROW_MIN && 2 * proof->why[FR_FUTURE_CLOCK] > proof->refused)
         pause_all(ingest, feed);
@@ -516,12 +518,12 @@ void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_statu
     }
     status->malformed_share = records ? (double)malformed / (double)records : 0.0;
     status->pause = watch->pause;
+    if (status->pause != FR_INGEST_READS) /* whatever else is wrong, this is what waits for somebody */
+        snprintf(status->problem, sizeof(status->problem), "%s", watch->paused);
     if (status->problem[0])
         return;
     double most = (double)ingest->conf->ingest.malformed_max;
-    if (status->pause != FR_INGEST_READS)
-        snprintf(status->problem, sizeof(status->problem), "%s", watch->paused);
-    else if (malformed >= FR_SHARE_MIN && status->malformed_share > most)
+    if (malformed >= FR_SHARE_MIN && status->malformed_share > most)
         snprintf(status->problem, sizeof(status->problem),
                  "%" PRIu64 " of the last minute's %" PRIu64 " records are malformed (%s; %.60s/%" PRId32
                  " offset %" PRId64 ": %.80s); they go to the dead-letter topic",

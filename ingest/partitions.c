@@ -46,8 +46,10 @@ static enum fr_status lose(struct fr_ingest *ingest, struct fr_stream *stream, i
     /* what follows is another log, or has a hole: nothing to compare with */
     stream->mark = stream->anchor = (struct fr_mark){.offset = -1};
     stream->lost += lost;
-    if (damage != BEGINNING_GONE)
+    if (damage != BEGINNING_GONE) {
+        stream->counted = to;
         fr_stream_forget_skips(ingest, stream);
+    }
     fr_stream_moved(ingest, stream);
     return FR_OK;
 }

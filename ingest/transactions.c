@@ -5,9 +5,11 @@
  *
  * What is seen of it: the source said that the stream is at its end (the last stable offset), gave
  * nothing since, and the log is longer than that. For an instant this is so of new records on their
- * way, too, so it counts after FR_TRANSACTION_MS. Lag and series count from then on; log, problem
- * and readiness speak of it after `ready_lag`, because short transactions are how some producers
- * live; a bounded run, whose end lies after the transaction, speaks at once.
+ * way, too, so it counts after FR_TRANSACTION_MS. It is as long as the last poll that gave nothing
+ * says: while reading is paused, or the trainer is slower, nobody looks at what was written since.
+ * Lag and series count from then on; log, problem and readiness speak of it after `ready_lag`,
+ * because short transactions are how some producers live; a bounded run, whose end lies after the
+ * transaction, speaks at once.
  *
  * Owner: ingest thread. It asks nobody, and changes nothing about what is read. */
 #include "internal.h"
@@ -26,10 +28,9 @@ void fr_transaction_event(struct fr_stream *stream, const struct fr_source_event
     stream->transaction_ns = 0;
 }
 
-/* How long it has waited; 0: it does not. */
-static int64_t waited_ms(const struct fr_stream *stream, uint64_t now_ns)
+int64_t fr_transaction_waited_ms(const struct fr_ingest *ingest, const struct fr_stream *stream)
 {
-    int64_t ms = stream->transaction_ns ? (int64_t)((now_ns - stream->transaction_ns) / 1000000) : 0;
+    int64_t ms = stream->transaction_ns ? (int64_t)((ingest->drained_ns - stream->transaction_ns) / 1000000) : 0;
     return ms >= FR_TRANSACTION_MS ? ms : 0;
 }
 
@@ -46,7 +47,7 @@ static bool waits(const struct fr_ingest *ingest, const struct fr_stream *stream
 
 void fr_transactions_look(struct fr_ingest *ingest)
 {
-    uint64_t now_ns = fr_mono_ns(ingest->clock);
+    uint64_t now_ns = ingest->drained_ns = fr_mono_ns(ingest->clock);
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
         if (!waits(ingest, stream))
@@ -54,11 +55,6 @@ void fr_transactions_look(struct fr_ingest *ingest)
         else if (!stream->transaction_ns)
             stream->transaction_ns = now_ns;
     }
-}
-
-int64_t fr_transaction_waited_ms(const struct fr_ingest *ingest, const struct fr_stream *stream)
-{
-    return waited_ms(stream, fr_mono_ns(ingest->clock));
 }
 
 static void tell(struct fr_ingest *ingest, const struct fr_stream *stream, uint32_t n, int64_t ms, uint64_t now_ns)
@@ -84,7 +80,7 @@ void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *s
     const struct fr_stream *longest = NULL;
     uint32_t n = 0;
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
-        int64_t ms = waited_ms(&ingest->streams[i], now_ns);
+        int64_t ms = fr_transaction_waited_ms(ingest, &ingest->streams[i]);
         n += ms > 0;
         if (ms > longest_ms) {
             longest_ms = ms;

@@ -334,6 +334,25 @@ FR_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect)
     assert_int_equal(s->positions.partitions[0].trained, 15 + 30);
 }
 
+FR_CASE(what_is_held_and_fetched_again_counts_once_and_waits_as_long)
+{
+    struct service *s = with_brokers(LIVE);
+    for (int i = 0; i < 5; i++)
+        append(&s->log, 0, -1);
+    service_serve(s);
+    for (int i = 0; i < 3; i++) {
+        fr_clock_fake_advance_ms(&s->clock, 18000);
+        brokers.connected = true;
+        service_run(s);
+        assert_int_equal(status_of(s).malformed, 5);
+        assert_int_equal(status_of(s).records, 5);
+        assert_int_equal(s->dead.n, 0);
+    }
+    fr_clock_fake_advance_ms(&s->clock, 6000);
+    service_run(s);
+    assert_int_equal(s->dead.n, 5);
+}
+
 FR_CASE(a_minutes_look_without_an_answer_stops_nothing)
 {
     struct service *s = reading(LIVE);
@@ -388,6 +407,7 @@ int main(void)
         SERVICE_CASE(a_minutes_look_waits_until_the_record_at_hand_is_in_effect),
         SERVICE_CASE(a_minutes_look_comes_between_two_records_while_the_trainer_is_slower),
         SERVICE_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect),
+        SERVICE_CASE(what_is_held_and_fetched_again_counts_once_and_waits_as_long),
         SERVICE_CASE(a_minutes_look_without_an_answer_stops_nothing),
         SERVICE_CASE(a_topic_that_is_compacted_while_it_is_read_stops_the_service),
         SERVICE_CASE(lockstep_asks_after_a_gap_too),

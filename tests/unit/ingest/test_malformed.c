@@ -97,6 +97,10 @@ FR_CASE(a_wrong_format_pauses_reading_before_anything_took_effect)
     assert_int_equal(status.pause, FR_INGEST_PAUSED_RECORDS);
     assert_non_null(strstr(status.problem, "looks like json and the format is msgpack"));
     assert_int_equal(status.malformed, 1000);
+    s->dead.full = true; /* another problem does not hide it */
+    assert_int_equal(service_step(s, RING), FR_AGAIN);
+    assert_non_null(strstr(status_of(s).problem, "looks like json and the format is msgpack"));
+    s->dead.full = false;
     fr_clock_fake_advance_ms(&s->clock, 3600000); /* nobody looks: nothing moves */
     assert_int_equal(service_step(s, RING), FR_AGAIN);
     assert_int_equal(s->n_batches, 0);
@@ -213,6 +217,42 @@ FR_CASE(a_bounded_run_of_nothing_but_malformed_records_fails)
     }
 }
 
+/* The end that is seen is where the transaction begins: the run's lies after it. */
+FR_CASE(a_bounded_run_waits_for_an_open_transaction_before_it_says_that_all_is_malformed)
+{
+    struct service *s = service_new(", batch_size: 4", 1);
+    for (int i = 0; i < 10; i++)
+        append(&s->log, 0, -1);
+    append(&s->log, 0, 1);
+    s->log.partitions[0].open_from = 10;
+    assert_int_equal(service_start(s, true), FR_OK);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(service_step(s, RING) < 0, false);
+    s->log.partitions[0].open_from = 0;
+    s->log.partitions[0].end_told = false;
+    service_run(s);
+    assert_true(s->end_of_stream);
+    assert_int_equal(s->positions.partitions[0].dead_lettered, 10);
+    assert_int_equal(s->positions.partitions[0].trained, 1);
+}
+
+FR_CASE(large_refused_records_of_a_running_service_take_effect_when_no_more_can_be_held)
+{
+    struct service *s = service_new(", batch_size: 1", 1);
+    char *text = malloc((1 << 20) + 1);
+    memset(text, 'x', 1 << 20);
+    text[1 << 20] = 0;
+    append(&s->log, 0, 1);
+    for (int i = 0; i < 40; i++)
+        append_text(&s->log, text);
+    append(&s->log, 0, 1);
+    free(text);
+    service_serve(s);
+    assert_int_equal(status_of(s).pause, FR_INGEST_READS);
+    assert_int_equal(s->positions.partitions[0].dead_lettered, 40);
+    assert_int_equal(s->positions.partitions[0].trained, 2);
+}
+
 /* ---- slots ---- */
 
 FR_CASE(unknown_slots_are_named_and_known_ones_counted)
@@ -253,6 +293,8 @@ int main(void)
         SERVICE_CASE(an_operator_may_pass_over_any_number),
         SERVICE_CASE(malformed_records_wait_for_the_first_good_one_or_a_minute),
         SERVICE_CASE(a_bounded_run_of_nothing_but_malformed_records_fails),
+        SERVICE_CASE(a_bounded_run_waits_for_an_open_transaction_before_it_says_that_all_is_malformed),
+        SERVICE_CASE(large_refused_records_of_a_running_service_take_effect_when_no_more_can_be_held),
         SERVICE_CASE(unknown_slots_are_named_and_known_ones_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

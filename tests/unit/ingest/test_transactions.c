@@ -76,6 +76,27 @@ FR_CASE(another_transaction_is_waited_for_from_its_own_beginning)
     expect(s, 1000, false, NULL);
 }
 
+FR_CASE(a_daemon_that_waits_for_another_reason_meets_no_transaction)
+{
+    struct service *s = service_new(", batch_size: 1, ready_lag: 1s", 1);
+    append(&s->log, 0, 1);
+    service_serve(s);
+    append(&s->log, 0, 1);
+    s->log.partitions[0].available = 1; /* on its way */
+    s->log.partitions[0].end_told = true;
+    (void)!service_step(s, RING);
+    s->log.partitions[0].available = 2;
+    for (int i = 0; i < 4; i++) {
+        fr_clock_fake_advance_ms(&s->clock, 1000);
+        fr_ingest_serve(s->ingest);
+        expect(s, 0, true, NULL);
+    }
+    s->log.partitions[0].end_told = false;
+    service_run(s);
+    expect(s, 0, true, NULL);
+    assert_int_equal(s->n_batches, 2);
+}
+
 /* One partition's records keep another's, which was at its end, from being polled. */
 FR_CASE(a_full_ring_is_no_transaction)
 {
@@ -176,6 +197,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SERVICE_CASE(live_lag_counts_at_once_and_the_problem_is_told_after_ready_lag),
         SERVICE_CASE(another_transaction_is_waited_for_from_its_own_beginning),
+        SERVICE_CASE(a_daemon_that_waits_for_another_reason_meets_no_transaction),
         SERVICE_CASE(a_full_ring_is_no_transaction),
         SERVICE_CASE(a_bounded_run_waits_for_a_transaction_that_was_open_when_it_began),
         SERVICE_CASE(a_bounded_run_ends_when_the_transaction_is_aborted),
