@@ -343,10 +343,12 @@ void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream)
 enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err)
 {
     uint64_t now = fr_mono_ns(ingest->clock);
-    bool due = false;
-    for (uint32_t i = 0; !due && i < ingest->n_streams; i++)
-        due = ingest->streams[i].state == FR_STREAM_STOPPED && now >= ingest->streams[i].retry_ns &&
-              fr_stream_its_turn(ingest, &ingest->streams[i]);
+    bool due = false, all = true; /* of those that are read without a check none is of a topic */
+    for (uint32_t i = 0; i < ingest->n_streams; i++) {
+        const struct fr_stream *stream = &ingest->streams[i];
+        due |= stream->state == FR_STREAM_STOPPED && now >= stream->retry_ns && fr_stream_its_turn(ingest, stream);
+        all &= stream->feed != &ingest->topics || !fr_stream_is_read(stream);
+    }
     uint32_t there = 0;
     enum fr_status status = due ? fr_streams_check(ingest, true, &there, err) : FR_OK;
     for (uint32_t i = 0; status == FR_OK && there && i < ingest->n_streams; i++) {
@@ -356,7 +358,7 @@ enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err)
             status = fr_stream_begin(ingest, stream, err);
     }
     if (due && ingest->topics.source.self)
-        ingest->topics.source.checked(ingest->topics.source.self);
+        ingest->topics.source.checked(ingest->topics.source.self, all);
     if (status == FR_E_UNAVAILABLE || status == FR_E_DENIED) {
         snprintf(ingest->problem, sizeof(ingest->problem), "%.255s", err->text);
         status = FR_OK;

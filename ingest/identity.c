@@ -9,11 +9,11 @@
  * connections were made again or the partition's leader moved, because an election may have cut the
  * log after that offset. A partition that cannot be asked waits, like one that broke.
  *
- * Once a minute the same is asked without a reason, about the record that was the last one a minute
- * before: the newest may be of the other log already. An answer that does not come is waited
- * for until the next minute, and reading continues meanwhile. The look comes between two records: one
- * that is half in effect, or held and about to take effect, would end at an offset of the old log
- * in the new one.
+ * Once a minute the same is asked without a reason, of many partitions some at a time, about the
+ * record that was the last one a minute before: the newest may be of the other log already. An
+ * answer that does not come is waited for until the next minute, and reading continues meanwhile.
+ * The look comes between two records: one that is half in effect, or held and about to take effect,
+ * would end at an offset of the old log in the new one.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -23,21 +23,21 @@
 #include "base/check.h"
 #include "base/log.h"
 
-static uint32_t topics_read(struct fr_ingest *ingest, struct fr_stream **streams)
+/* Of topics, from *from on; at most `most`. Leaves in *from the stream after them. */
+static uint32_t topics_read(struct fr_ingest *ingest, uint32_t *from, uint32_t most, struct fr_stream **streams)
 {
     uint32_t n = 0;
-    for (uint32_t i = ingest->topics.first; i < ingest->n_streams; i++)
-        if (fr_stream_is_read(&ingest->streams[i]))
-            streams[n++] = &ingest->streams[i];
+    for (; *from < ingest->n_streams && n < most; ++*from)
+        if (fr_stream_is_read(&ingest->streams[*from]))
+            streams[n++] = &ingest->streams[*from];
     return n;
 }
 
 /* `must`: what is not answered for is not read on. */
-static enum fr_status look(struct fr_ingest *ingest, bool must, struct fr_err *err)
+static enum fr_status look(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, bool must,
+                           struct fr_err *err)
 {
-    struct fr_stream **streams = fr_alloc(ingest->n_streams + 1, sizeof(struct fr_stream *));
-    int64_t *next = fr_alloc(ingest->n_streams + 1, sizeof(*next));
-    uint32_t n = topics_read(ingest, streams);
+    int64_t *next = fr_alloc(n + 1, sizeof(*next));
     for (uint32_t i = 0; i < n; i++)
         next[i] = streams[i]->next;
     enum fr_status status = n ? fr_streams_look_at_partitions(ingest, streams, n, !must, err) : FR_OK;
@@ -51,7 +51,6 @@ static enum fr_status look(struct fr_ingest *ingest, bool must, struct fr_err *e
             fr_stream_stop(ingest, streams[i], asked ? streams[i]->why : err->text);
     }
     free(next);
-    free(streams);
     return status;
 }
 
@@ -66,8 +65,11 @@ enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct 
                 fr_stream_renew(ingest, &ingest->streams[i]);
         return fr_streams_revive(ingest, err);
     }
-    enum fr_status status = look(ingest, true, err);
-    source->checked(source->self);
+    struct fr_stream **streams = fr_alloc(ingest->n_streams + 1, sizeof(struct fr_stream *));
+    uint32_t from = ingest->topics.first, n = topics_read(ingest, &from, ingest->n_streams, streams);
+    enum fr_status status = look(ingest, streams, n, true, err);
+    free(streams);
+    source->checked(source->self, true);
     return status;
 }
 
@@ -79,10 +81,16 @@ enum fr_status fr_streams_look(struct fr_ingest *ingest, uint64_t now_ns, struct
         return FR_OK;
     if (!source->self || fr_files_left(ingest) || !fr_is_connected(ingest, problem, sizeof(problem)))
         return FR_OK;
-    ingest->look_ns = now_ns + (uint64_t)FR_LOOK_MS * 1000000u;
-    enum fr_status status = look(ingest, false, err);
-    if (status == FR_OK && source->policies)
+    struct fr_stream *streams[FR_LOOK_PARTITIONS];
+    uint32_t first = ingest->topics.first;
+    uint32_t from = ingest->look_from < first ? first : ingest->look_from, before = from;
+    uint32_t rounds = 1 + (ingest->n_streams - first) / FR_LOOK_PARTITIONS;
+    uint32_t n = topics_read(ingest, &from, FR_LOOK_PARTITIONS, streams);
+    ingest->look_ns = now_ns + (uint64_t)FR_LOOK_MS * 1000000u / rounds;
+    ingest->look_from = from < ingest->n_streams ? from : first;
+    enum fr_status status = look(ingest, streams, n, false, err);
+    if (status == FR_OK && before == first && source->policies)
         status = source->policies(source->self, err);
-    source->checked(source->self);
+    source->checked(source->self, false);
     return status;
 }

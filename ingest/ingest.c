@@ -345,7 +345,7 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
             status = fr_stream_begin(ingest, &ingest->streams[i], err);
     if (status == FR_OK) {
         if (ingest->topics.source.self)
-            ingest->topics.source.checked(ingest->topics.source.self);
+            ingest->topics.source.checked(ingest->topics.source.self, true);
         ingest->sink.prepare(ingest->sink.self);
         ingest->withholding =
             ingest->lockstep && ingest->conf->ingest.malformed_max < 1.0f && ingest->sink.withhold != NULL;

@@ -24,8 +24,10 @@ enum {
     FR_DISCOVER_MS_MIN = 100,
     /* between two commits of the group, which lag tools look at; the last is written at once */
     FR_COMMIT_MS = 1000,
-    /* between two looks at what was delivered, while nothing else asks for one */
+    /* between two looks at what a partition delivered, while nothing else asks for one; so many
+     * partitions are looked at together, a round of questions (up to 16 MiB of records) */
     FR_LOOK_MS = 60000,
+    FR_LOOK_PARTITIONS = 256,
 };
 
 struct fr_mark {    /* the last delivered record of a partition */
@@ -244,7 +246,7 @@ struct fr_ingest {
     uint64_t drained_ns; /* when that was so last */
     int64_t last_timestamp_ms, started_ms;
     uint64_t discover_ns, look_ns; /* when partitions were looked for; when the next look is due */
-    uint32_t discover_ms;
+    uint32_t discover_ms, look_from; /* the stream that the next look begins at */
     char problem[FR_PROBLEM_MAX]; /* of streams that are stopped or troubled; empty: none */
     struct fr_ingest_shared shared;
 };

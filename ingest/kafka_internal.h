@@ -38,6 +38,7 @@ struct fr_kafka_partition {
     uint32_t topic; /* in conf->ingest.topics */
     int32_t leader; /* as last asked; -1: none */
     int32_t broker; /* that gave its last record since it was begun; -1: none did */
+    uint32_t marks_late; /* times in a row that its record did not come in time */
     bool reading;
 };
 
@@ -58,14 +59,14 @@ struct fr_kafka_source {
     rd_kafka_queue_t *queue;                          /* of the reader, unless per_partition */
     rd_kafka_queue_t *commits;                        /* answers to commits */
     uint32_t n_partitions, capacity, n_commits;
-    uint32_t marks_late; /* times in a row that a record did not come in time */
     struct fr_source_partition *names;
     struct fr_kafka_partition *partitions;
     uint32_t empty_polls;
     uint64_t heard_ns;                /* when a broker last said something */
     struct fr_kafka_contact *contact; /* of the reader */
     struct fr_kafka_contact_count answered;
-    uint64_t polled_ns; /* on fr_clock_boot_ns: when the reader was last looked at */
+    struct fr_kafka_contact_time asked; /* when the first question of the last check was asked */
+    uint64_t polled_ns;                 /* on fr_clock_boot_ns: when the reader was last looked at */
     bool gap;           /* contact was lost: ask again */
     /* What was polled when that was seen: given when the question was answered, unless its
      * partition was halted. NULL: nothing */

@@ -26,7 +26,10 @@ enum {
     OFFSETS_MS = 5000,
     MARKS_MS = 5000,
     AGAIN_MS = 1000,    /* of each, while other partitions are being read */
-    MARKS_LATE_MAX = 5, /* times that it is doubled for a record that takes long to inflate */
+    /* Times that the limit of a partition is doubled whose record takes long to inflate: while others
+     * are read, which stand still meanwhile; and at a start. */
+    MARKS_LATE_MAX = 3,
+    MARKS_LATE_START = 5,
     MARKS_AT_ONCE = 256,
     /* What fetched records may take before they are read, of all partitions together. A full queue
      * is looked at again after a second (librdkafka 2.0.2), so no more than this is read in one. */
@@ -89,7 +92,7 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
     const struct fr_kafka_setting one_record[] = {
         {"fetch.message.max.bytes", "65536"}, {"queued.max.messages.kbytes", "1024"}, {NULL, NULL}};
     if (!probe && !source->report && !source->contact)
-        source->contact = fr_kafka_contact_new(fr_kafka_contact_now());
+        source->contact = fr_kafka_contact_new(source->asked);
     struct fr_kafka_listener listener = fr_kafka_contact_listener(source->contact);
     struct fr_kafka_options options = {.type = RD_KAFKA_CONSUMER,
                                        .ours = ours,
@@ -314,6 +317,8 @@ enum fr_status fr_ingest_kafka_offsets(void *self, int64_t when, struct fr_sourc
 {
     struct fr_kafka_source *source = self;
     bool stable = when == FR_SOURCE_STABLE;
+    if (when == FR_SOURCE_EARLIEST) /* the first of a check */
+        source->asked = fr_kafka_contact_now();
     if (stable != source->stable) /* isolation is a client's, not a question's */
         fr_ingest_kafka_shut(source, &source->probe, &source->probe_topics);
     source->stable = stable;
@@ -363,51 +368,85 @@ static bool take_mark(const rd_kafka_message_t *message, struct fr_source_answer
     return true;
 }
 
-/* At most MARKS_AT_ONCE, through one queue. */
-static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer *answers, uint32_t n)
+/* What came within the limit of those that were asked; each that did not is later the next time. */
+static void receive_marks(struct fr_kafka_source *source, rd_kafka_queue_t *queue, struct fr_source_answer **asked,
+                          uint32_t n, int wait_ms)
 {
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(source->probe);
     uint64_t begun = fr_mono_ns(fr_clock_system());
     uint32_t left = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct fr_source_partition *name = &source->names[answers[i].partition];
-        answers[i].status = FR_AGAIN;
-        if (rd_kafka_consume_start_queue(source->probe_topics[source->partitions[answers[i].partition].topic],
-                                         name->partition, answers[i].offset, queue) == 0)
-            left++;
-        else
-            refuse(&answers[i], rd_kafka_last_error());
-    }
+    for (uint32_t i = 0; i < n; i++)
+        left += asked[i]->status == FR_AGAIN;
     while (left) {
         uint32_t at;
-        rd_kafka_message_t *message = rd_kafka_consume_queue(queue, limit_ms(source, MARKS_MS) << source->marks_late);
+        rd_kafka_message_t *message = rd_kafka_consume_queue(queue, wait_ms);
         if (!message) /* nothing from any of them */
             break;
         for (uint32_t i = 0; fr_ingest_kafka_index(message, &at) && i < n; i++) {
-            if (answers[i].partition != at || answers[i].status != FR_AGAIN || !take_mark(message, &answers[i]))
+            if (asked[i]->partition != at || asked[i]->status != FR_AGAIN || !take_mark(message, asked[i]))
                 continue;
-            stop_asking(source, &answers[i]);
+            stop_asking(source, asked[i]);
             left--;
+            if (fr_mono_ns(fr_clock_system()) - begun < (uint64_t)AGAIN_MS * 1000000)
+                source->partitions[at].marks_late = 0;
         }
         rd_kafka_message_destroy(message);
     }
-    if (left && source->marks_late < MARKS_LATE_MAX)
-        source->marks_late++;
-    else if (!left && fr_mono_ns(fr_clock_system()) - begun < (uint64_t)AGAIN_MS * 1000000)
-        source->marks_late = 0;
     for (uint32_t i = 0; left && i < n; i++)
-        if (answers[i].status == FR_AGAIN) {
-            stop_asking(source, &answers[i]);
-            refuse(&answers[i], RD_KAFKA_RESP_ERR__TIMED_OUT);
+        if (asked[i]->status == FR_AGAIN) {
+            source->partitions[asked[i]->partition].marks_late++;
+            stop_asking(source, asked[i]);
+            refuse(asked[i], RD_KAFKA_RESP_ERR__TIMED_OUT);
         }
+}
+
+/* At most MARKS_AT_ONCE, through one queue. */
+static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer **asked, uint32_t n, int wait_ms)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(source->probe);
+    for (uint32_t i = 0; i < n; i++)
+        if (rd_kafka_consume_start_queue(source->probe_topics[source->partitions[asked[i]->partition].topic],
+                                         source->names[asked[i]->partition].partition, asked[i]->offset, queue) != 0)
+            refuse(asked[i], rd_kafka_last_error());
+    receive_marks(source, queue, asked, n, wait_ms);
     rd_kafka_queue_destroy(queue);
 }
 
+/* How often the partition's limit is doubled. One that is read is not waited for longer than others:
+ * the next look will do, or it is stopped and asked about again. */
+static uint32_t lateness(const struct fr_kafka_source *source, uint32_t partition, uint32_t most)
+{
+    const struct fr_kafka_partition *of = &source->partitions[partition];
+    return of->reading ? 0 : of->marks_late < most ? of->marks_late : most;
+}
+
+/* Those whose record came in time before are asked first, so that one leader which does not give
+ * records costs the others nothing but what all late ones may take together. */
 enum fr_status fr_ingest_kafka_marks(void *self, struct fr_source_answer *answers, uint32_t n, struct fr_err *err)
 {
     struct fr_kafka_source *source = self;
     enum fr_status status = fr_ingest_kafka_probe(source, err);
-    for (uint32_t i = 0; status == FR_OK && i < n; i += MARKS_AT_ONCE)
-        ask_marks(source, answers + i, n - i < MARKS_AT_ONCE ? n - i : MARKS_AT_ONCE);
-    return status;
+    if (status != FR_OK)
+        return status;
+    uint32_t most = source->reader ? MARKS_LATE_MAX : MARKS_LATE_START;
+    int limit = limit_ms(source, MARKS_MS);
+    uint64_t late_until = 0;
+    struct fr_source_answer *asked[MARKS_AT_ONCE];
+    for (uint32_t i = 0; i < n; i++)
+        answers[i].status = FR_AGAIN;
+    for (uint32_t late = 0, i = 0; late <= most; late++, i = 0)
+        while (i < n) {
+            uint32_t size = 0;
+            for (; i < n && size < MARKS_AT_ONCE; i++)
+                if (answers[i].status == FR_AGAIN && lateness(source, answers[i].partition, most) == late)
+                    asked[size++] = &answers[i];
+            uint64_t now = fr_mono_ns(fr_clock_system());
+            if (late && !late_until)
+                late_until = now + ((uint64_t)limit << most) * 1000000;
+            if (size && (!late || now < late_until))
+                ask_marks(source, asked, size, limit << late);
+            for (uint32_t k = 0; k < size; k++)
+                if (asked[k]->status == FR_AGAIN)
+                    refuse(asked[k], RD_KAFKA_RESP_ERR__TIMED_OUT);
+        }
+    return FR_OK;
 }

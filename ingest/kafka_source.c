@@ -34,17 +34,22 @@ enum {
 
 /* ---- the stream ---- */
 
-static void checked(void *self)
+static void checked(void *self, bool all)
 {
     struct fr_kafka_source *source = self;
     fr_ingest_kafka_shut(source, &source->probe, &source->probe_topics);
     if (!source->contact)
         return;
     struct fr_kafka_contact_time now = fr_kafka_contact_now();
-    source->twice = !source->twice && now.boot_ns - source->polled_ns > (uint64_t)CHECK_MS * 1000000;
-    if (source->twice)
-        return;
+    bool twice = now.boot_ns - source->polled_ns > (uint64_t)CHECK_MS * 1000000;
+    if (twice && !(all && source->twice)) {
+        source->twice = all;
+        return; /* the next poll says that contact was lost */
+    }
     source->polled_ns = now.boot_ns;
+    if (!all)
+        return;
+    source->twice = false;
     fr_kafka_contact_checked(source->contact, now);
 }
 
@@ -63,7 +68,7 @@ static enum fr_status begin(void *self, uint32_t index, int64_t offset, struct f
             return status;
         source->queue = source->per_partition ? NULL : rd_kafka_queue_new(source->reader);
         source->commits = rd_kafka_queue_new(source->reader);
-        source->polled_ns = fr_clock_boot_ns();
+        source->polled_ns = source->asked.boot_ns;
         heard(source);
     }
     rd_kafka_topic_t *topic = source->reader_topics[source->partitions[index].topic];
@@ -235,8 +240,13 @@ static bool lost_contact(struct fr_kafka_source *source, int wait_ms)
 static void rest(void *self)
 {
     struct fr_kafka_source *source = self;
-    if (source->reader)
-        (void)lost_contact(source, 0);
+    if (!source->reader)
+        return;
+    (void)lost_contact(source, 0);
+    rd_kafka_poll(source->reader, 0); /* error callbacks, also while nobody polls */
+    drain_commits(source, 0);
+    if (source->health.down)
+        look_again(source);
 }
 
 /* What comes over another connection may be of a log that an election cut below what was fetched

@@ -98,8 +98,9 @@ struct fr_source {
     /* Whether all topics keep their records until they are too old or too many: FR_E_MISMATCH, one
      * deletes those of an older key. NULL, or FR_OK without an answer: not known. */
     enum fr_status (*policies)(void *self, struct fr_err *err);
-    /* The checks are over: what they needed may be closed. */
-    void (*checked)(void *self);
+    /* The checks are over: what they needed may be closed. `all`: every partition that is read, or
+     * begins now, was asked about, so no silence before matters any more. */
+    void (*checked)(void *self, bool all);
     /* From now on `poll` gives this partition's records from `offset` on; halt ends that. */
     enum fr_status (*begin)(void *self, uint32_t partition, int64_t offset, struct fr_err *err);
     void (*halt)(void *self, uint32_t partition);

@@ -46,6 +46,7 @@ struct fake_log {
     uint32_t duplicates; /* give so many records below the offset that was asked */
     uint32_t n_held;     /* events not released */
     uint32_t questions;  /* of offsets and marks */
+    uint32_t checks;     /* after which no silence mattered any more */
     int64_t committed;
     uint64_t made; /* records appended, the number of the next one's event time */
 };
@@ -214,9 +215,10 @@ static inline enum fr_status log_marks(void *self, struct fr_source_answer *answ
     return FR_OK;
 }
 
-static inline void log_checked(void *self)
+static inline void log_checked(void *self, bool all)
 {
-    (void)self;
+    struct fake_log *log = self;
+    log->checks += all;
 }
 
 static inline enum fr_status log_begin(void *self, uint32_t partition, int64_t offset, struct fr_err *err)

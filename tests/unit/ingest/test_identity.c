@@ -353,6 +353,24 @@ FR_CASE(what_is_held_and_fetched_again_counts_once_and_waits_as_long)
     assert_int_equal(s->dead.n, 5);
 }
 
+FR_CASE(a_check_of_stopped_partitions_says_nothing_about_those_that_are_read)
+{
+    struct service *s = service_new(LIVE, 2);
+    append(&s->log, 0, 1);
+    append(&s->log, 1, 1);
+    service_serve(s);
+    uint32_t checks = s->log.checks, questions = s->log.questions;
+    s->log.partitions[1].gone = true;
+    service_run(s);
+    s->log.partitions[1].gone = false;
+    fr_clock_fake_advance_ms(&s->clock, 20000);
+    service_run(s);
+    append(&s->log, 1, 1);
+    service_run(s);
+    assert_true(s->log.questions > questions && s->log.partitions[1].begun == 1);
+    assert_int_equal(s->log.checks, checks);
+}
+
 FR_CASE(a_minutes_look_without_an_answer_stops_nothing)
 {
     struct service *s = reading(LIVE);
@@ -408,6 +426,7 @@ int main(void)
         SERVICE_CASE(a_minutes_look_comes_between_two_records_while_the_trainer_is_slower),
         SERVICE_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect),
         SERVICE_CASE(what_is_held_and_fetched_again_counts_once_and_waits_as_long),
+        SERVICE_CASE(a_check_of_stopped_partitions_says_nothing_about_those_that_are_read),
         SERVICE_CASE(a_minutes_look_without_an_answer_stops_nothing),
         SERVICE_CASE(a_topic_that_is_compacted_while_it_is_read_stops_the_service),
         SERVICE_CASE(lockstep_asks_after_a_gap_too),

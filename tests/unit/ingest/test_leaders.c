@@ -167,7 +167,8 @@ static void produce(void)
 /* Every answer that brings a record, by a quota or a slow line: counted before its record comes. */
 static bool are_late;
 static uint64_t late_answers;
-static const rd_kafka_queue_t *readers; /* questions have queues of their own */
+static bool mute;         /* the leader of odd partitions answers questions without a record */
+static int asked_wait_ms; /* how long one was waited for last */
 
 rd_kafka_message_t *__real_rd_kafka_consume_queue(rd_kafka_queue_t *queue, int wait_ms);
 rd_kafka_message_t *__wrap_rd_kafka_consume_queue(rd_kafka_queue_t *queue, int wait_ms);
@@ -176,9 +177,15 @@ struct fr_kafka_contact_count __wrap_fr_kafka_contact_count(const struct fr_kafk
 
 rd_kafka_message_t *__wrap_rd_kafka_consume_queue(rd_kafka_queue_t *queue, int wait_ms)
 {
-    rd_kafka_message_t *message = __real_rd_kafka_consume_queue(queue, wait_ms);
-    readers = are_late ? readers : queue;
-    late_answers += message && are_late && queue == readers;
+    bool asks = wait_ms > STEP_MS; /* a question */
+    rd_kafka_message_t *message = __real_rd_kafka_consume_queue(queue, asks && mute ? 200 : wait_ms);
+    late_answers += message && are_late && !asks;
+    if (asks)
+        asked_wait_ms = wait_ms;
+    while (message && asks && mute && message->partition % 2 == 1) {
+        rd_kafka_message_destroy(message);
+        message = __real_rd_kafka_consume_queue(queue, 200);
+    }
     return message;
 }
 
@@ -189,23 +196,52 @@ struct fr_kafka_contact_count __wrap_fr_kafka_contact_count(const struct fr_kafk
     return count;
 }
 
+/* A record of each partition. */
+static void read_all(void)
+{
+    uint64_t records = 0;
+    for (int i = 0; i < 200 && records < PARTITIONS; i++) {
+        assert_true(fr_ingest_step(w->ingest, STEP_MS, &w->err) >= 0);
+        void *batch;
+        while (fr_ring_pop(w->full, &batch, 0) == FR_OK)
+            assert_true(fr_ring_try_push(w->empty, batch));
+        struct fr_ingest_status status;
+        fr_ingest_get_status(w->ingest, &status);
+        records = status.records;
+        fr_ingest_status_release(&status);
+    }
+    assert_int_equal(records, PARTITIONS);
+}
+
 FR_CASE(a_record_of_a_late_answer_is_given_when_the_question_is_answered)
 {
     start();
     step_until(0);
     produce();
     are_late = true;
-    uint64_t records = 0;
-    for (int i = 0; i < 200 && records < PARTITIONS; i++) {
-        assert_true(fr_ingest_step(w->ingest, STEP_MS, &w->err) >= 0);
-        struct fr_ingest_status status;
-        fr_ingest_get_status(w->ingest, &status);
-        records = status.records;
-        fr_ingest_status_release(&status);
-    }
+    read_all();
     are_late = false;
-    assert_int_equal(records, PARTITIONS);
     assert_true(late_answers >= PARTITIONS);
+    late_answers = 0;
+}
+
+/* What is not answered is asked again and waited for longer, but not with the others. */
+FR_CASE(a_leader_that_answers_without_records_costs_the_others_no_longer_wait)
+{
+    start();
+    produce();
+    read_all();
+    are_late = mute = true;
+    late_answers++;
+    step_until(1 << 1 | 1 << 3 | 1 << 5);
+    while (asked_wait_ms < 2000)
+        assert_true(fr_ingest_step(w->ingest, STEP_MS, &w->err) >= 0);
+    late_answers++;
+    assert_true(fr_ingest_step(w->ingest, 0, &w->err) >= 0);
+    assert_int_equal(asked_wait_ms, 1000);
+    mute = false;
+    step_until(0);
+    are_late = false;
 }
 
 int main(void)
@@ -213,6 +249,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(partitions_with_a_leader_are_read_without_the_others, setup, teardown),
         cmocka_unit_test_setup_teardown(a_broker_that_does_not_answer_costs_its_own_partitions_only, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_leader_that_answers_without_records_costs_the_others_no_longer_wait, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_record_of_a_late_answer_is_given_when_the_question_is_answered, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
