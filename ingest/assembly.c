@@ -191,6 +191,7 @@ static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
             ingest->open->kafka_t_max_ms = event->timestamp_ms;
         ingest->last_timestamp_ms = event->timestamp_ms;
     }
+    fr_decode_effective(stream->feed->decoder);
     fr_stream_release(stream, &ingest->event);
     ingest->round_taken += ingest->pending != FR_PENDING_SKIP;
     ingest->pending = FR_PENDING_NONE;
@@ -356,12 +357,9 @@ static const char *unknown_note(const struct fr_ingest *ingest, const char *name
 
 /* A line for each of the first few names. */
 static void tell_names(struct fr_ingest *ingest, const struct fr_stream *stream, const struct fr_unknown_names *names,
-                       uint32_t *told)
+                       bool slots, uint32_t *told)
 {
     const struct fr_partition_position *place = fr_stream_position(ingest, stream);
-    bool slots = told == &ingest->told_slots;
-    if (*told > names->n) /* files were read before, by a decoder of their own */
-        *told = 0;
     for (; *told < names->n; ++*told) {
         char quoted[2 * FR_UNKNOWN_NAME_MAX];
         fr_log(FR_LOG_WARN, "ingest", slots ? "unknown_slot" : "unknown_key",
@@ -375,8 +373,8 @@ static void tell_names(struct fr_ingest *ingest, const struct fr_stream *stream,
 static void tell_unknown(struct fr_ingest *ingest, const struct fr_stream *stream)
 {
     const struct fr_unknown *unknown = fr_decoder_unknown(stream->feed->decoder);
-    tell_names(ingest, stream, &unknown->slots, &ingest->told_slots);
-    tell_names(ingest, stream, &unknown->keys, &ingest->told_keys);
+    tell_names(ingest, stream, &unknown->slots, true, &stream->feed->proof->told_slots);
+    tell_names(ingest, stream, &unknown->keys, false, &stream->feed->proof->told_keys);
 }
 
 /* The end of a stream of which records are held waits with them. */

@@ -42,18 +42,11 @@ static void make_room(struct fr_held_queue *held)
     held->records = fr_realloc(held->records, held->capacity, sizeof(*held->records));
 }
 
-static struct fr_record_image *image_of(struct fr_ingest *ingest, struct fr_stream *stream,
+static struct fr_record_image *image_of(struct fr_ingest *ingest, const struct fr_stream *stream,
                                         const struct fr_source_event *event)
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
-    const struct fr_source *source = &stream->feed->source;
-    size_t n = source->headers(source->self, event, headers, FR_SOURCE_HEADERS_MAX);
-    struct fr_record_parts parts = {.value = event->value,
-                                    .size = event->value ? event->size : 0,
-                                    .key = event->key,
-                                    .key_size = event->key_size,
-                                    .headers = headers,
-                                    .n_headers = n < FR_SOURCE_HEADERS_MAX ? n : FR_SOURCE_HEADERS_MAX};
+    struct fr_record_parts parts = fr_event_parts(stream, event, headers);
     ingest->held.bytes += bytes_of(&parts);
     return fr_record_image_new(&parts);
 }

@@ -66,6 +66,7 @@ struct fr_proof {
     uint64_t why[FR_FUTURES]; /* of them: malformed, or ahead of what */
     struct fr_ingest_refusal first;
     const struct fr_likeness *looks_like; /* what the first one looks like; NULL: nothing known */
+    uint32_t told_slots, told_keys;       /* unknown names in the log */
 };
 
 /* What this host's clock showed (clocks.c). */
@@ -237,8 +238,6 @@ struct fr_ingest {
     struct fr_malformed_watch malformed;
     struct fr_clock_watch clocks;
     struct fr_held_queue held;
-    /* unknown names in the log */
-    uint32_t told_slots, told_keys;
     bool withholding;  /* lockstep: the sink keeps letters until a record of the start is good */
     uint64_t *present; /* [n_slots] samples that carried a value */
     unsigned long long told_future_ns, told_transaction_ns;
@@ -414,6 +413,9 @@ int64_t fr_transaction_waited_ms(const struct fr_ingest *ingest, const struct fr
 void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *status);
 
 /* letters.c */
+/* What a letter repeats of a record that the stream's source gave; borrowed until its release. */
+struct fr_record_parts fr_event_parts(const struct fr_stream *stream, const struct fr_source_event *event,
+                                      struct fr_record_header headers[static FR_SOURCE_HEADERS_MAX]);
 /* The pending record goes to the dead letters for `reason`. FR_AGAIN: no room. */
 enum fr_status fr_letter_send(struct fr_ingest *ingest, const char *reason) FR_MUST_CHECK;
 /* Whether the open batch has room for the pending record's bytes. */

@@ -14,15 +14,10 @@
 
 #include "base/check.h"
 
-static struct fr_record_parts pending_parts(struct fr_ingest *ingest, struct fr_record_header *headers)
+struct fr_record_parts fr_event_parts(const struct fr_stream *stream, const struct fr_source_event *event,
+                                      struct fr_record_header headers[static FR_SOURCE_HEADERS_MAX])
 {
-    const struct fr_source_event *event = &ingest->event;
-    if (ingest->held.state == FR_HELD_TAKEN) {
-        struct fr_record_parts parts;
-        fr_held_parts(ingest, headers, &parts);
-        return parts;
-    }
-    const struct fr_source *source = &ingest->streams[ingest->pending_stream].feed->source;
+    const struct fr_source *source = &stream->feed->source;
     size_t n = source->headers(source->self, event, headers, FR_SOURCE_HEADERS_MAX);
     return (struct fr_record_parts){
         .value = event->value,
@@ -32,6 +27,16 @@ static struct fr_record_parts pending_parts(struct fr_ingest *ingest, struct fr_
         .headers = headers,
         .n_headers = n < FR_SOURCE_HEADERS_MAX ? n : FR_SOURCE_HEADERS_MAX,
     };
+}
+
+static struct fr_record_parts pending_parts(struct fr_ingest *ingest,
+                                            struct fr_record_header headers[static FR_SOURCE_HEADERS_MAX])
+{
+    if (ingest->held.state != FR_HELD_TAKEN)
+        return fr_event_parts(&ingest->streams[ingest->pending_stream], &ingest->event, headers);
+    struct fr_record_parts parts;
+    fr_held_parts(ingest, headers, &parts);
+    return parts;
 }
 
 static struct fr_dead_letter letter_of(const struct fr_partition_position *place, int64_t offset, const char *reason,

@@ -486,6 +486,8 @@ void fr_ingest_malformed_full(struct fr_ingest *ingest, const struct fr_stream *
 
 /* ---- telling ---- */
 
+static const char waits[] = "they wait: it is not known yet whether all records are so";
+
 static void tell(struct fr_ingest *ingest, uint64_t now_ns)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
@@ -500,7 +502,7 @@ static void tell(struct fr_ingest *ingest, uint64_t now_ns)
            watch->untold, ingest->tally.malformed, watch->first.topic, watch->first.partition, watch->first.offset,
            fr_malformed_names[watch->first.kind], fr_log_quote(reason, sizeof(reason), watch->first.reason),
            watch->paused[0]                        ? "reading is paused"
-           : ingest->held.n || ingest->withholding ? "they wait: it is not known yet whether all records are so"
+           : ingest->held.n || ingest->withholding ? waits
                                                    : "all are dead letters");
     watch->untold = 0;
 }
@@ -526,9 +528,10 @@ void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_statu
     if (malformed >= FR_SHARE_MIN && status->malformed_share > most)
         snprintf(status->problem, sizeof(status->problem),
                  "%" PRIu64 " of the last minute's %" PRIu64 " records are malformed (%s; %.60s/%" PRId32
-                 " offset %" PRId64 ": %.80s); they go to the dead-letter topic",
+                 " offset %" PRId64 ": %.80s); %s",
                  malformed, records, fr_malformed_names[status->last_malformed.kind], status->last_malformed.topic,
-                 status->last_malformed.partition, status->last_malformed.offset, status->last_malformed.reason);
+                 status->last_malformed.partition, status->last_malformed.offset, status->last_malformed.reason,
+                 ingest->held.n || ingest->withholding ? waits : "they go to the dead-letter topic");
     else if (future >= FR_SHARE_MIN && (double)future > most * (double)records)
         snprintf(status->problem, sizeof(status->problem),
                  "%" PRIu64 " of the last minute's %" PRIu64

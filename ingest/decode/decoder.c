@@ -136,7 +136,7 @@ enum fr_status fr_decode_record(struct fr_decoder *d, const struct fr_record *re
         *reason = (const char *)d->reason.data;
         return status;
     }
-    fr_decode_unknown_accept(d);
+    fr_decode_unknown_total(d);
     *n_samples = d->staging.n_samples;
     return FR_OK;
 }

@@ -17,17 +17,12 @@ static const int64_t MICROSECONDS_MIN = 100000000000000;
 /* Of a served prediction: the squares of more would hide all others in a sum of doubles. */
 static const float PREDICTION_MAX = 1e15f;
 
-static bool is_key(const struct fr_token *key, const char *text)
-{
-    return strlen(text) == key->size && memcmp(text, key->bytes, key->size) == 0;
-}
-
 /* Number of the label or task, or how many there are. */
 static uint32_t find_member(const struct fr_decoder *d, bool tasks, const struct fr_token *key)
 {
     uint32_t i = 0;
     if (tasks) {
-        while (i < d->conf->n_tasks && !is_key(key, d->conf->tasks[i].name))
+        while (i < d->conf->n_tasks && !fr_decode_is_key(key, d->conf->tasks[i].name))
             i++;
         return i;
     }
@@ -41,7 +36,7 @@ static uint32_t find_member(const struct fr_decoder *d, bool tasks, const struct
 static enum fr_status unknown_member(struct fr_decoder *d, struct fr_members *members, const struct fr_token *key)
 {
     for (uint32_t l = d->n_carried; !members->tasks && l < d->conf->n_labels; l++)
-        if (is_key(key, d->conf->labels[l].name))
+        if (fr_decode_is_key(key, d->conf->labels[l].name))
             return fr_decode_fail(d, FR_E_INVALID, "%s is derived, not given", fr_decode_shown(d, key));
     if (d->conf->ingest.strict)
         return fr_decode_fail(d, FR_E_INVALID, "%s is no %s of the config (ingest.strict)", fr_decode_shown(d, key),

@@ -112,6 +112,12 @@ struct fr_decoder {
     int64_t future_t_ms;   /* which is this */
     enum fr_malformed malformed;
     struct fr_unknown unknown;
+    struct fr_known_key {
+        char map; /* the letter of the map it stood in; 0: none */
+        enum fr_token_kind kind;
+        size_t size;
+        uint8_t bytes[FR_NAME_SHOWN_MAX]; /* of a longer one the first */
+    } known_slots[FR_UNKNOWN_NAMES_MAX], known_keys[FR_UNKNOWN_NAMES_MAX]; /* of the names in `unknown` */
     struct fr_decode_path path;
     struct fr_buffer reason; /* with its NUL */
     char shown[FR_NAME_SHOWN_MAX + 8];
@@ -183,6 +189,11 @@ unsigned fr_decode_field(const struct fr_token *key);
  * them, except those that begin with x_. */
 enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,
                                   unsigned *field);
+static inline bool fr_decode_is_key(const struct fr_token *key, const char *text)
+{
+    return strlen(text) == key->size && memcmp(text, key->bytes, key->size) == 0;
+}
+
 /* ---- unknown.c ---- */
 
 /* A map label -> x or task -> x being read. */
@@ -200,8 +211,8 @@ enum fr_status fr_decode_unknown_member(struct fr_decoder *d, struct fr_members 
 enum fr_status fr_decode_unknown_key(struct fr_decoder *d, struct fr_slot_map *map, const struct fr_token *key);
 /* A served score of a task that has no use for it. */
 void fr_decode_unused_score(struct fr_decoder *d, const char *task);
-/* The record is accepted: what it added counts. */
-void fr_decode_unknown_accept(struct fr_decoder *d);
+/* The record is good: how many values of it nobody reads. */
+void fr_decode_unknown_total(struct fr_decoder *d);
 
 /* ---- forms.c ---- */
 

@@ -389,11 +389,9 @@ enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, struc
 
 static bool is_computed(const struct fr_decoder *d, const struct fr_token *key)
 {
-    for (uint32_t i = 0; i < d->n_computed; i++) {
-        const char *name = d->conf->slots[d->computed[i]].name;
-        if (strlen(name) == key->size && memcmp(name, key->bytes, key->size) == 0)
+    for (uint32_t i = 0; i < d->n_computed; i++)
+        if (fr_decode_is_key(key, d->conf->slots[d->computed[i]].name))
             return true;
-    }
     return false;
 }
 

@@ -47,7 +47,9 @@ static inline enum fr_status decode_bytes(struct fixture *fixture, const void *b
 {
     struct fr_record record = {bytes, size, TIMESTAMP_MS, 0};
     fixture->reason = "accepted";
-    return fr_decode_record(fixture->decoder, &record, n, &fixture->reason);
+    enum fr_status status = fr_decode_record(fixture->decoder, &record, n, &fixture->reason);
+    fr_decode_effective(fixture->decoder);
+    return status;
 }
 
 /* Decodes JSON and appends all of it. */

@@ -283,6 +283,25 @@ FR_CASE(unknown_slots_are_named_and_known_ones_counted)
     assert_int_equal(status_of(s).unknown.slots.counts[FR_UNKNOWN_OTHERS], 2);
 }
 
+/* What begins a trial of labels, and what comes in it, is decoded twice. */
+FR_CASE(what_is_held_counts_its_unknown_names_once_and_goes_nowhere_yet)
+{
+    struct service *s = service_new(", batch_size: 100, malformed_max: 0.2", 1);
+    append(&s->log, 0, 1);
+    append_text(&s->log, "{\"f\":{\"userid\":1},\"y\":1}");
+    append_text(&s->log, "{\"f\":{},\"y\":-1}");
+    append_text(&s->log, "{\"f\":{\"userid\":1},\"y\":1}");
+    for (int i = 0; i < 9; i++)
+        append(&s->log, 0, -1);
+    service_serve(s);
+    assert_int_equal(status_of(s).unknown.slots.counts[0], 1);
+    assert_non_null(strstr(status_of(s).problem, "; they wait: it is not known yet"));
+    fr_clock_fake_advance_ms(&s->clock, 2000);
+    service_run(s);
+    assert_int_equal(status_of(s).unknown.slots.counts[0], 2);
+    assert_non_null(strstr(status_of(s).problem, "; they go to the dead-letter topic"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +314,7 @@ int main(void)
         SERVICE_CASE(a_bounded_run_of_nothing_but_malformed_records_fails),
         SERVICE_CASE(a_bounded_run_waits_for_an_open_transaction_before_it_says_that_all_is_malformed),
         SERVICE_CASE(large_refused_records_of_a_running_service_take_effect_when_no_more_can_be_held),
+        SERVICE_CASE(what_is_held_counts_its_unknown_names_once_and_goes_nowhere_yet),
         SERVICE_CASE(unknown_slots_are_named_and_known_ones_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ enum {
 };
 
 /* The first few names that came and are not in the configuration, as printable ASCII, also those
- * of malformed records, and how often each came in records that were accepted: a block's column as
+ * of malformed records, and how often each came in records that took effect: a block's column as
  * often as it has entries. */
 struct fr_unknown_names {
     uint32_t n;
@@ -90,6 +90,8 @@ int64_t fr_decoder_refused_time(const struct fr_decoder *decoder);
 enum fr_malformed fr_decoder_malformed(const struct fr_decoder *decoder);
 /* Of all records so far. */
 const struct fr_unknown *fr_decoder_unknown(const struct fr_decoder *decoder);
+/* The record that was decoded last, if it was good, is in effect whole: its unknown names count. */
+void fr_decode_effective(struct fr_decoder *decoder);
 /* Adds to present[slot] how many of the items [from, from + count) carry a value of the slot, their
  * group's counting for each of them; computed slots count where they have one. Whole groups. */
 void fr_decode_present(const struct fr_decoder *decoder, uint32_t from, uint32_t count, uint64_t *present);
