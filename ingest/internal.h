@@ -153,8 +153,8 @@ struct fr_stream {
     uint64_t transaction_ns; /* since when the log is longer than that; 0: it is not */
     /* records below were counted; at most `next`, or those that are held and may be read again */
     int64_t counted;
-    int64_t touched;         /* entry in the open batch; -1 none */
-    uint64_t lost;           /* records that on_loss skipped, for the next entry */
+    int64_t touched; /* entry in the open batch; -1 none */
+    uint64_t lost;   /* records that on_loss skipped, for the next entry */
     uint64_t retry_ns;
     uint32_t wait_ms; /* before the next try; grows */
     /* FR_OK as last checked; FR_E_NOT_FOUND: its topic is gone; FR_E_UNAVAILABLE, FR_E_DENIED */
@@ -164,9 +164,9 @@ struct fr_stream {
     bool moved;
     bool added; /* found on a topic that was read before: begins at its first record */
     bool at_end;
-    uint32_t n_held;      /* of its events wait (held.c), */
-    bool end_held;        /* its end among them */
-    bool troubled;        /* was interrupted and has given nothing since */
+    uint32_t n_held; /* of its events wait (held.c), */
+    bool end_held;   /* its end among them */
+    bool troubled;   /* was interrupted and has given nothing since */
     /* lockstep: what is left of a record that was read and cut by the end of a long round; while
      * the stream is read */
     bool has_interrupted;
@@ -244,9 +244,9 @@ struct fr_ingest {
     bool drained;        /* the last poll of the last turn gave nothing */
     uint64_t drained_ns; /* when that was so last */
     int64_t last_timestamp_ms, started_ms;
-    uint64_t discover_ns, look_ns; /* when partitions were looked for; when the next look is due */
+    uint64_t discover_ns, look_ns;   /* of the last look for partitions; of the next at logs */
     uint32_t discover_ms, look_from; /* the stream that the next look begins at */
-    char problem[FR_PROBLEM_MAX]; /* of streams that are stopped or troubled; empty: none */
+    char problem[FR_PROBLEM_MAX];    /* of streams that are stopped or troubled; empty: none */
     struct fr_ingest_shared shared;
 };
 
@@ -388,7 +388,7 @@ static inline void fr_held_replay(struct fr_ingest *ingest)
 {
     ingest->held.state = ingest->held.n ? FR_HELD_REPLAYS : FR_HELD_WAITS;
 }
-/* Takes the event over and releases it. `again`: it was held before, and waits no longer for that. */
+/* Takes the event over and releases it. `again`: it was held before, and waits since then. */
 void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event, bool again);
 /* A record of this size alone is as much as may be held. */
 bool fr_held_is_filled_by(size_t size);

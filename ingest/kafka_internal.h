@@ -35,9 +35,9 @@ enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafk
 
 /* A topic-partition in use; names has its name. */
 struct fr_kafka_partition {
-    uint32_t topic; /* in conf->ingest.topics */
-    int32_t leader; /* as last asked; -1: none */
-    int32_t broker; /* that gave its last record since it was begun; -1: none did */
+    uint32_t topic;      /* in conf->ingest.topics */
+    int32_t leader;      /* as last asked; -1: none */
+    int32_t broker;      /* that gave its last record since it was begun; -1: none did */
     uint32_t marks_late; /* times in a row that its record did not come in time */
     bool reading;
 };
@@ -66,12 +66,12 @@ struct fr_kafka_source {
     struct fr_kafka_contact *contact; /* of the reader */
     struct fr_kafka_contact_count answered;
     struct fr_kafka_contact_time asked; /* when the first question of the last check was asked */
-    uint64_t polled_ns;                 /* on fr_clock_boot_ns: when the reader was last looked at */
-    bool gap;           /* contact was lost: ask again */
+    uint64_t polled_ns;                 /* fr_clock_boot_ns of the last look at the reader */
+    bool gap;                           /* contact was lost: ask again */
     /* What was polled when that was seen: given when the question was answered, unless its
      * partition was halted. NULL: nothing */
     rd_kafka_message_t *aside;
-    bool twice;         /* the last check took so long that another one follows */
+    bool twice; /* the last check took so long that another one follows */
     bool committed_error_said, policies_told;
     bool stable; /* the probe is asked for stable ends */
 };

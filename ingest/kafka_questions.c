@@ -25,9 +25,9 @@ enum {
     METADATA_MS = 5000,
     OFFSETS_MS = 5000,
     MARKS_MS = 5000,
-    AGAIN_MS = 1000,    /* of each, while other partitions are being read */
-    /* Times that the limit of a partition is doubled whose record takes long to inflate: while others
-     * are read, which stand still meanwhile; and at a start. */
+    AGAIN_MS = 1000, /* of each, while other partitions are being read */
+    /* Times that the limit of a partition is doubled whose record takes long to inflate: while
+     * others are read, which stand still meanwhile; and at a start. */
     MARKS_LATE_MAX = 3,
     MARKS_LATE_START = 5,
     MARKS_AT_ONCE = 256,
@@ -411,8 +411,8 @@ static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer **
     rd_kafka_queue_destroy(queue);
 }
 
-/* How often the partition's limit is doubled. One that is read is not waited for longer than others:
- * the next look will do, or it is stopped and asked about again. */
+/* How often the partition's limit is doubled. One that is read is not waited for longer than
+ * others: the next look will do, or it is stopped and asked about again. */
 static uint32_t lateness(const struct fr_kafka_source *source, uint32_t partition, uint32_t most)
 {
     const struct fr_kafka_partition *of = &source->partitions[partition];

@@ -6,10 +6,11 @@
  * When all records are refused, the configuration, a producer's change or a clock is wrong rather
  * than the records. So reading pauses before their positions move: at a start, after FR_ROW_MAX
  * refusals and no good record, or FR_ROW_MIN that fill what may be held; of a running service,
- * after FR_ROW_MAX in a row. What is not decided yet is held without any effect (held.c): all refusals of a start until the first good record, at
- * most FR_START_HOLD_NS, so that a stream of little but garbage is read on; later those from the
- * FR_ROW_MIN-th in a row on, for FR_ROW_HOLD_NS. Before a pause in a running service fewer than
- * FR_ROW_MAX become dead letters, and those of a slow stream only.
+ * after FR_ROW_MAX in a row. What is not decided yet is held without any effect (held.c): all
+ * refusals of a start until the first good record, at most FR_START_HOLD_NS, so that a stream of
+ * little but garbage is read on; later those from the FR_ROW_MIN-th in a row on, for
+ * FR_ROW_HOLD_NS. Before a pause in a running service fewer than FR_ROW_MAX become dead letters,
+ * and those of a slow stream, or of large records, only.
  *
  * A record that this host's clock refuses, against two witnesses (clocks.c), pauses at once. A
  * pause for the clock ends by itself when the clock takes the record that began it; any other ends
@@ -520,7 +521,7 @@ void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_statu
     }
     status->malformed_share = records ? (double)malformed / (double)records : 0.0;
     status->pause = watch->pause;
-    if (status->pause != FR_INGEST_READS) /* whatever else is wrong, this is what waits for somebody */
+    if (status->pause != FR_INGEST_READS) /* whatever else is wrong: this waits for somebody */
         snprintf(status->problem, sizeof(status->problem), "%s", watch->paused);
     if (status->problem[0])
         return;

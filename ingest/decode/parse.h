@@ -112,12 +112,12 @@ struct fr_decoder {
     int64_t future_t_ms;   /* which is this */
     enum fr_malformed malformed;
     struct fr_unknown unknown;
-    struct fr_known_key {
-        char map; /* the letter of the map it stood in; 0: none */
+    struct fr_known_key { /* of a name in `unknown`: the key as it came */
+        char map;         /* the letter of the map it stood in; 0: none */
         enum fr_token_kind kind;
         size_t size;
         uint8_t bytes[FR_NAME_SHOWN_MAX]; /* of a longer one the first */
-    } known_slots[FR_UNKNOWN_NAMES_MAX], known_keys[FR_UNKNOWN_NAMES_MAX]; /* of the names in `unknown` */
+    } known_slots[FR_UNKNOWN_NAMES_MAX], known_keys[FR_UNKNOWN_NAMES_MAX];
     struct fr_decode_path path;
     struct fr_buffer reason; /* with its NUL */
     char shown[FR_NAME_SHOWN_MAX + 8];

@@ -150,9 +150,9 @@ static void produce(void)
     static char value[] = "{\"f\":{\"user_id\":1},\"y\":{\"click\":1}}";
     char text[256];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    assert_int_equal(rd_kafka_conf_set(conf, "bootstrap.servers", rd_kafka_mock_cluster_bootstraps(w->cluster), text,
-                                       sizeof(text)),
-                     RD_KAFKA_CONF_OK);
+    assert_int_equal(
+        rd_kafka_conf_set(conf, "bootstrap.servers", rd_kafka_mock_cluster_bootstraps(w->cluster), text, sizeof(text)),
+        RD_KAFKA_CONF_OK);
     rd_kafka_t *producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
     for (int p = 0; p < PARTITIONS; p++)
         assert_int_equal(rd_kafka_producev(producer, RD_KAFKA_V_TOPIC("samples"), RD_KAFKA_V_PARTITION(p),
@@ -251,7 +251,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_broker_that_does_not_answer_costs_its_own_partitions_only, setup, teardown),
         cmocka_unit_test_setup_teardown(a_leader_that_answers_without_records_costs_the_others_no_longer_wait, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_record_of_a_late_answer_is_given_when_the_question_is_answered, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_record_of_a_late_answer_is_given_when_the_question_is_answered, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
