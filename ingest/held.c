@@ -47,7 +47,7 @@ static struct fr_record_image *image_of(struct fr_ingest *ingest, const struct f
                                         const struct fr_source_event *event)
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
-    struct fr_record_parts parts = fr_event_parts(stream, event, headers);
+    struct fr_record_parts parts = fr_letter_parts(stream, event, headers);
     ingest->held.bytes += bytes_of(&parts);
     return fr_record_image_new(&parts);
 }

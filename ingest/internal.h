@@ -414,8 +414,8 @@ void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *s
 
 /* letters.c */
 /* What a letter repeats of a record that the stream's source gave; borrowed until its release. */
-struct fr_record_parts fr_event_parts(const struct fr_stream *stream, const struct fr_source_event *event,
-                                      struct fr_record_header headers[static FR_SOURCE_HEADERS_MAX]);
+struct fr_record_parts fr_letter_parts(const struct fr_stream *stream, const struct fr_source_event *event,
+                                       struct fr_record_header headers[static FR_SOURCE_HEADERS_MAX]);
 /* The pending record goes to the dead letters for `reason`. FR_AGAIN: no room. */
 enum fr_status fr_letter_send(struct fr_ingest *ingest, const char *reason) FR_MUST_CHECK;
 /* Whether the open batch has room for the pending record's bytes. */

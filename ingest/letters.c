@@ -14,8 +14,8 @@
 
 #include "base/check.h"
 
-struct fr_record_parts fr_event_parts(const struct fr_stream *stream, const struct fr_source_event *event,
-                                      struct fr_record_header headers[static FR_SOURCE_HEADERS_MAX])
+struct fr_record_parts fr_letter_parts(const struct fr_stream *stream, const struct fr_source_event *event,
+                                       struct fr_record_header headers[static FR_SOURCE_HEADERS_MAX])
 {
     const struct fr_source *source = &stream->feed->source;
     size_t n = source->headers(source->self, event, headers, FR_SOURCE_HEADERS_MAX);
@@ -33,7 +33,7 @@ static struct fr_record_parts pending_parts(struct fr_ingest *ingest,
                                             struct fr_record_header headers[static FR_SOURCE_HEADERS_MAX])
 {
     if (ingest->held.state != FR_HELD_TAKEN)
-        return fr_event_parts(&ingest->streams[ingest->pending_stream], &ingest->event, headers);
+        return fr_letter_parts(&ingest->streams[ingest->pending_stream], &ingest->event, headers);
     struct fr_record_parts parts;
     fr_held_parts(ingest, headers, &parts);
     return parts;

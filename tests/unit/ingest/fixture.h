@@ -42,11 +42,10 @@ struct fake_log {
     struct fr_source_partition names[LOG_PARTITIONS];
     struct log_partition partitions[LOG_PARTITIONS];
     bool absent, down;
-    bool of_broker;      /* the timestamps */
-    uint32_t duplicates; /* give so many records below the offset that was asked */
-    uint32_t n_held;     /* events not released */
-    uint32_t questions;  /* of offsets and marks */
-    uint32_t checks;     /* after which no silence mattered any more */
+    bool of_broker;             /* the timestamps */
+    uint32_t duplicates;        /* give so many records below the offset that was asked */
+    uint32_t n_held;            /* events not released */
+    uint32_t questions, checks; /* of offsets and marks; of all that is read */
     int64_t committed;
     uint64_t made; /* records appended, the number of the next one's event time */
 };
@@ -217,8 +216,7 @@ static inline enum fr_status log_marks(void *self, struct fr_source_answer *answ
 
 static inline void log_checked(void *self, bool all)
 {
-    struct fake_log *log = self;
-    log->checks += all;
+    ((struct fake_log *)self)->checks += all;
 }
 
 static inline enum fr_status log_begin(void *self, uint32_t partition, int64_t offset, struct fr_err *err)
