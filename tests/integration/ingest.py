@@ -319,13 +319,13 @@ class Cases:
         assert found == [(250, 350, 100), (200, 350, 150)], found
 
     def a_topic_made_anew_is_a_loss_by_policy(self):
-        for topic, records in (("shorter", 50), ("longer", 300)):
+        for topic, records, said in (("shorter", 50, "made anew"), ("longer", 300, "created again")):
             def damage():
                 self.delete(topic)
                 self.create(topic, 1)
                 self.put(topic, 0, records)
             log, found = self.lose(topic, damage)
-            assert "made anew" in log, log[-800:]
+            assert said in log, log[-800:]
             assert found == [(200 + records, records, 0), (200, records, records)], found
 
     def transaction(self, topic, partition, count):
