@@ -113,6 +113,19 @@ enum fr_status fr_publisher_client(struct fr_publisher *publisher, struct fr_kaf
     return fr_kafka_open(&options, out, err);
 }
 
+/* Brokers compare max.message.bytes with a batch, and librdkafka does not split one that was
+ * refused. So several records together take no more than one may, which is what the start check
+ * asks the topics to take. */
+static unsigned batch_bytes(const struct fr_publisher_options *options)
+{
+    uint64_t most = BATCH_MAX;
+    if (options->record_max > 0 && options->record_max < most)
+        most = options->record_max;
+    if (options->n_hps_tables > 0 && HPS_MESSAGE_MAX < most)
+        most = HPS_MESSAGE_MAX;
+    return (unsigned)most;
+}
+
 /* Ours come last where a promise hangs on them; linger and requests in flight may be the operator's
  * choice (with several, more is sent again: fr_kafka_refusal). A message never times out: what the
  * broker does not take waits (in the journal beyond the in-flight bound), with its problem. */
@@ -120,9 +133,11 @@ enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_e
 {
     if (publisher->producer)
         return FR_OK;
-    char record_max[16];
+    char record_max[16], batch_max[16];
     snprintf(record_max, sizeof(record_max), "%d", (int)RECORD_BYTES_MAX);
-    const struct fr_kafka_setting ours[] = {{"linger.ms", "5"}, {"max.in.flight", "1"}, {NULL, NULL}};
+    snprintf(batch_max, sizeof(batch_max), "%u", batch_bytes(&publisher->options));
+    const struct fr_kafka_setting ours[] = {
+        {"linger.ms", "5"}, {"max.in.flight", "1"}, {"batch.size", batch_max}, {NULL, NULL}};
     const struct fr_kafka_setting required[] = {
         {"enable.idempotence", "true"},
         {"enable.gapless.guarantee", "true"}, /* no commit behind a lost piece */

@@ -24,10 +24,7 @@
 #include "base/check.h"
 #include "base/log.h"
 
-enum {
-    HPS_MESSAGE_MAX = 256 << 10, /* the consumer's receive_buffer_size, unless configured */
-    HPS_HEAD = 8,
-};
+enum { HPS_HEAD = 8 };
 
 struct hps_table {
     char name[64];

@@ -21,6 +21,9 @@ enum {
     LOOK_MS = 60000,          /* between questions about the topic while all is well */
     POLICY_MS = 3600000,      /* between questions about what it keeps */
     BATCH_ROOM = 128,         /* what Kafka puts around one record and counts with it */
+    BATCH_MAX = 1000000,      /* of several records; librdkafka's own */
+    /* the receive_buffer_size of consumers of HPS, unless configured */
+    HPS_MESSAGE_MAX = 256 << 10,
 };
 
 /* What is known of a partition between looks. Offsets; -1: not known. */

@@ -210,6 +210,15 @@ class Cases:
         life.to_the_end()
         life.expect_whole()
 
+    def a_topic_that_takes_one_record_at_once_gets_an_epoch_of_several(self):
+        life = self.life("single")
+        life.create(life.topic, NP, **{"max.message.bytes": str((64 << 10) + 128)})  # what the start asks for
+        life.produce(20000)
+        life.to_the_end(sets=["export.piece_max=64KiB", "export.drain_timeout=5s", "epoch=10m", "unfolded_max=64MiB"])
+        records = delta.read_topic(self.kafka.address, life.topic)
+        assert all(sum(len(value) > 60 << 10 for _, value in of) > 1 for of in records.values()), {p: [len(value) for _, value in of] for p, of in records.items()}
+        life.expect_whole()
+
     def an_open_transaction_of_another_producer_hides_nothing(self):
         life = self.life("foreign")
         daemon = life.live()
