@@ -8,7 +8,8 @@
  * second writer or a foreign topic, and an operator must decide. A commit shows its epoch complete
  * in its partition; any other record shows the epoch before. Sending resumes behind the least of
  * them, so that an epoch which was cut off in the middle is completed before anything later (the
- * replicas drop what they hold already).
+ * replicas drop what they hold already). A start also sends again what the journal has not noted as
+ * acknowledged: such a commit may lack a piece.
  *
  * A new replica begins with piece 0 of an epoch that has `from` 1. Where that lies in each
  * partition is the topic's beginning (publisher_known.c); when it is gone, or sending would have to
@@ -313,6 +314,14 @@ static void count_losses(struct look *look)
     }
 }
 
+static uint64_t above_merged(const struct look *look, const struct fr_topic_record *record, uint64_t mine,
+                             uint64_t above)
+{
+    bool merged = record->found && record->status == FR_OK && record->timeline == look->durable.timeline &&
+                  record->from == 1 && record->epoch != mine;
+    return merged && record->epoch > above ? record->epoch : above;
+}
+
 /* What a new replica needs has left the topic and the journal. A merged epoch of which replicas may
  * hold pieces must not be written again with other ones: the next is of a later epoch, but for the
  * one that this process writes. */
@@ -320,7 +329,7 @@ static enum fr_status want_rebase(struct look *look, struct fr_err *err)
 {
     struct fr_publisher *publisher = look->publisher;
     const char *topic = publisher->options.topic;
-    if (publisher->options.stop_on_loss && is_settled(look))
+    if (publisher->options.stop_on_loss && is_settled(look) && !publisher->rebase.full)
         return fr_err_set(
             err, FR_E_LOST,
             "topic %s does not hold what a new replica begins with (it lost its beginning, was made anew, "
@@ -339,10 +348,8 @@ static enum fr_status want_rebase(struct look *look, struct fr_err *err)
     uint64_t above = base > 0 ? base - 1 : 0,
              mine = publisher->rebase.full ? fr_export_full_epoch(publisher->rebase.full).epoch : 0;
     for (uint32_t p = 0; p < look->np; p++) {
-        const struct fr_topic_record *tail = &look->tails[p];
-        if (tail->found && tail->timeline == look->durable.timeline && tail->from == 1 && tail->epoch > above &&
-            tail->epoch != mine)
-            above = tail->epoch;
+        above = above_merged(look, &look->heads[p], mine, above);
+        above = above_merged(look, &look->tails[p], mine, above);
     }
     if (publisher->rebase.full && above < mine)
         fr_export_full_rewind(publisher->rebase.full);
@@ -366,10 +373,26 @@ static bool covered(const struct look *look)
     return options->covers && options->covers(options->self, look->low, look->high, look->np);
 }
 
+/* A commit may be on the topic without a piece before it (fr_kafka_refusal), so a start goes by
+ * what the journal has noted as acknowledged, and so does whoever had a report without offset. HPS
+ * topics have no commits at all. noted: the epoch of the beginning that was known before the
+ * look. */
+static uint64_t resume_behind(const struct look *look, uint64_t complete, uint64_t noted, uint64_t journal)
+{
+    const struct fr_publisher *publisher = look->publisher;
+    uint64_t acked = look->durable.acked > journal ? look->durable.acked : journal;
+    bool first = !publisher->checked;
+    if (first && journal > 0 && publisher->begin.epoch != noted && publisher->begin.epoch > acked)
+        return 0; /* a whole state that was not acknowledged, and cannot be sent again */
+    if (publisher->doubted && complete > publisher->acked)
+        return publisher->acked;
+    return (first || publisher->out.hps) && complete > acked ? acked : complete;
+}
+
 static enum fr_status decide(struct look *look, struct fr_err *err)
 {
     struct fr_publisher *publisher = look->publisher;
-    uint64_t resume = 0;
+    uint64_t resume = 0, noted = publisher->begin.epoch;
     bool sound = false;
     enum fr_status status = choose_timeline(look, err);
     if (status == FR_OK)
@@ -384,8 +407,7 @@ static enum fr_status decide(struct look *look, struct fr_err *err)
     uint64_t base = fr_durable_timeline_base(publisher->options.durable);
     journal = journal < base ? base : journal;
     publisher->covered = !sound && is_settled(look) && covered(look);
-    if (!sound && !publisher->covered)
-        resume = 0;
+    resume = sound || publisher->covered ? resume_behind(look, resume, noted, journal) : 0;
     /* Both a lost beginning and a hole before the journal need all of the state. */
     bool whole = resume < journal;
     if (whole)
@@ -397,10 +419,6 @@ static enum fr_status decide(struct look *look, struct fr_err *err)
         return status;
     if (!whole)
         fr_publisher_end_rebase(publisher);
-    if (publisher->out.hps && !whole && resume > look->durable.acked)
-        resume = look->durable.acked > journal ? look->durable.acked : journal;
-    if (publisher->doubted && !whole && resume > publisher->acked)
-        resume = publisher->acked;
     publisher->doubted = false;
     for (uint32_t p = 0; p < look->np; p++) {
         publisher->topic[p].low = look->low[p];

@@ -65,6 +65,7 @@ static inline void offer_all(void)
     fr_publisher_offer(publisher, durable.epoch);
 }
 
+/* The journal notes what is acknowledged, as the daemon has it do. */
 static inline void step_until(uint64_t acked)
 {
     FR_UNTIL (status.acked >= acked) {
@@ -75,6 +76,7 @@ static inline void step_until(uint64_t acked)
         assert_true(status.acked <= status.sent);
     }
     assert_int_equal(status.acked, acked);
+    assert_int_equal(fr_durable_acknowledge(f.durable, acked, &err), FR_OK);
 }
 
 static inline void append(struct fixture *to, int rows)

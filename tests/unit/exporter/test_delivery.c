@@ -73,6 +73,31 @@ static struct end read_end(int32_t partition)
     return end;
 }
 
+/* All is handed over and the epoch's commits are there, and librdkafka says that all landed;
+ * a partition lacks a piece. */
+static void hand_over(uint64_t epoch)
+{
+    (void)!fr_publisher_step(publisher, 0, &err);
+    uint32_t commits = 0, whole = 0;
+    FR_UNTIL (commits == FIXTURE_PARTITIONS) {
+        commits = whole = 0;
+        for (int32_t p = 0; p < FIXTURE_PARTITIONS; p++) {
+            struct end end = read_end(p);
+            commits += end.commit && end.epoch == epoch;
+            whole += end.whole;
+        }
+    }
+    assert_int_equal(whole, FIXTURE_PARTITIONS - 1);
+}
+
+static void expect_whole(uint64_t epoch)
+{
+    for (int32_t p = 0; p < FIXTURE_PARTITIONS; p++) {
+        struct end end = read_end(p);
+        assert_true(end.commit && end.whole && end.epoch == epoch);
+    }
+}
+
 /* The second epoch of a topic: that the first is there whole lets a look go by commits alone. */
 FR_CASE(a_record_that_only_a_later_one_acknowledges_is_sent_again)
 {
@@ -84,30 +109,41 @@ FR_CASE(a_record_that_only_a_later_one_acknowledges_is_sent_again)
     assert_int_equal(rd_kafka_mock_broker_push_request_error_rtts(
                          cluster, 1, PRODUCE_API_KEY, 1, RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, REFUSAL_MS),
                      0);
-    (void)!fr_publisher_step(publisher, 0, &err);
-    uint32_t commits = 0, whole = 0;
-    FR_UNTIL (commits == FIXTURE_PARTITIONS) {
-        commits = whole = 0;
-        for (int32_t p = 0; p < FIXTURE_PARTITIONS; p++) {
-            struct end end = read_end(p);
-            commits += end.commit && end.epoch == 2;
-            whole += end.whole;
-        }
-    }
-    assert_int_equal(whole, FIXTURE_PARTITIONS - 1); /* and librdkafka says that all landed */
+    hand_over(2);
     step_until(2);
     assert_int_equal(status.errors, 1);
     assert_string_equal(status.problem, "");
-    for (int32_t p = 0; p < FIXTURE_PARTITIONS; p++) {
-        struct end end = read_end(p);
-        assert_true(end.commit && end.whole && end.epoch == 2);
-    }
+    expect_whole(2);
+}
+
+/* Commits of it are there everywhere, and what it holds is no longer in the journal. */
+FR_CASE(a_whole_state_of_which_a_piece_was_only_reported_is_sent_again)
+{
+    fixture_close(&f);
+    f = (struct fixture){.journal_file_max = 1};
+    assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
+    append(&f, 4000);
+    append(&f, 3);
+    assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
+    assert_int_equal(fr_durable_acknowledge(f.durable, 2, &err), FR_OK);
+    publish();
+    assert_int_equal(rd_kafka_mock_broker_push_request_error_rtts(
+                         cluster, 1, PRODUCE_API_KEY, 4, RD_KAFKA_RESP_ERR_NO_ERROR, 0, RD_KAFKA_RESP_ERR_NO_ERROR, 0,
+                         RD_KAFKA_RESP_ERR_NO_ERROR, 0, RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, REFUSAL_MS),
+                     0);
+    hand_over(2);
+    step_until(2);
+    assert_int_equal(status.errors, 1);
+    assert_int_equal(status.rebases, 1);
+    expect_whole(2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_record_that_only_a_later_one_acknowledges_is_sent_again, open_state,
+                                        close_state),
+        cmocka_unit_test_setup_teardown(a_whole_state_of_which_a_piece_was_only_reported_is_sent_again, open_state,
                                         close_state),
     };
     return cmocka_run_group_tests(tests, start_broker, stop_broker);

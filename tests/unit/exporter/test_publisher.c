@@ -245,6 +245,46 @@ FR_CASE(an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece)
     fr_buffer_release(&bytes);
 }
 
+static enum fr_status produce_all(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+{
+    (void)self;
+    (void)piece;
+    produce((int32_t)partition, bytes, size);
+    return FR_OK;
+}
+
+/* As if another process published it. */
+static void produce_epoch(struct fixture *from, uint64_t number)
+{
+    struct fr_buffer bytes = {0};
+    struct fr_epoch epoch;
+    uint64_t saturated = 0;
+    assert_int_equal(fr_durable_read_epoch(from->durable, number, &bytes, NULL, NULL), FR_OK);
+    assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
+    assert_int_equal(fr_export_epoch(&from->settings, &epoch, produce_all, NULL, &saturated, NULL), FR_OK);
+    fr_buffer_release(&bytes);
+}
+
+/* A kill came before the delivery report that has no offset: a commit lies there without a piece
+ * before it. */
+FR_CASE(a_start_sends_again_what_the_journal_has_not_noted_as_acknowledged)
+{
+    append(&f, 20);
+    publish();
+    step_until(1);
+    append(&f, 20);
+    produce_epoch(&f, 2);
+    publish();
+    assert_int_equal(status.acked, 1);
+    step_until(2);
+    for (uint32_t p = 0; p < FIXTURE_PARTITIONS; p++) {
+        read_partition((int32_t)p);
+        size_t again = expect_epochs(p, 0, 1, 2);
+        assert_int_equal(expect_epochs(p, again, 2, 2), topic_log.n);
+        drop_log();
+    }
+}
+
 static void expect_mismatch(struct fixture *of, const char *to, const char *word)
 {
     restart(of, to);
@@ -306,26 +346,6 @@ FR_CASE(a_topic_of_nothing_but_strays_is_filled)
     publish();
     assert_int_equal(status.acked, 1);
     assert_int_equal(status.topic.begin, 1);
-}
-
-static enum fr_status produce_all(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
-{
-    (void)self;
-    (void)piece;
-    produce((int32_t)partition, bytes, size);
-    return FR_OK;
-}
-
-/* As if another process published it. */
-static void produce_epoch(struct fixture *from, uint64_t number)
-{
-    struct fr_buffer bytes = {0};
-    struct fr_epoch epoch;
-    uint64_t saturated = 0;
-    assert_int_equal(fr_durable_read_epoch(from->durable, number, &bytes, NULL, NULL), FR_OK);
-    assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
-    assert_int_equal(fr_export_epoch(&from->settings, &epoch, produce_all, NULL, &saturated, NULL), FR_OK);
-    fr_buffer_release(&bytes);
 }
 
 static void expect_stranger(const char *word)
@@ -431,6 +451,7 @@ FR_CASE(a_topic_that_no_snapshot_covers_any_more_is_filled_while_nothing_is_sent
     append(&f, 20);
     append(&f, 20);
     produce_epoch(&f, 3);
+    assert_int_equal(fr_durable_acknowledge(f.durable, 3, &err), FR_OK);
     is_covered = true;
     make_publisher((struct fr_publisher_options){.max_in_flight_bytes = 64 * 1024, .look_ms = 20, .covers = covers});
     check_ok();
@@ -560,6 +581,7 @@ int main(void)
         CASE(steps_before_the_check_are_refused),
         CASE(a_restart_resumes_behind_what_every_partition_shows_complete),
         CASE(an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece),
+        CASE(a_start_sends_again_what_the_journal_has_not_noted_as_acknowledged),
         CASE(topics_with_another_history_are_refused_with_a_remedy),
         CASE(strays_are_passed_over_and_counted),
         CASE(a_topic_of_nothing_but_strays_is_filled),

@@ -220,6 +220,29 @@ FR_CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch)
     assert_int_equal(status.topic.begin, 6);
 }
 
+/* The report of a piece may have been one without offset, which a kill lets nobody know. */
+FR_CASE(a_whole_state_that_was_not_noted_as_acknowledged_is_made_again_of_a_later_epoch)
+{
+    append(&f, 20);
+    assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
+    struct fr_export_full *full;
+    struct counted all = {.produces = true};
+    assert_int_equal(fr_export_full_open(f.durable, f.head.data, f.head.size, &full, &err), FR_OK);
+    assert_int_equal(write_full(full, &all), FR_EOF);
+    fr_export_full_close(full);
+    publish();
+    assert_int_equal(status.acked, 0);
+    FR_UNTIL (status.fold_wanted) {
+        assert_int_equal(fr_publisher_step(publisher, 5, &err), FR_OK);
+        fr_publisher_get_status(publisher, &status);
+    }
+    append(&f, 20);
+    assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
+    fr_publisher_offer(publisher, 7);
+    step_until(7);
+    assert_int_equal(status.topic.begin, 7);
+}
+
 /* ---- a new timeline that a snapshot tells ---- */
 
 static struct {
@@ -343,6 +366,7 @@ int main(void)
         CASE(a_backlog_may_be_abandoned_for_the_whole_state),
         CASE(on_loss_stop_says_how_to_go_on),
         CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch),
+        CASE(a_whole_state_that_was_not_noted_as_acknowledged_is_made_again_of_a_later_epoch),
         CASE(a_timeline_told_by_a_snapshot_begins_behind_it_and_is_settled_once_acknowledged),
         CASE(a_snapshot_behind_which_no_epoch_comes_is_not_told),
         CASE(a_rewind_that_a_kill_cut_off_is_made_again_in_another_timeline),
