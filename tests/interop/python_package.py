@@ -208,10 +208,32 @@ class Cases:
             else:
                 raise AssertionError(f"no {kind.__name__}: {text}")
 
-    def snapshot(self, name):
-        """A snapshot by the text of DESIGN section 7, of the merged epoch that an imported state is published with."""
+    def a_wrong_hint_of_a_snapshot_is_met_by_reading_from_the_beginning(self):
+        import confluent_kafka
         import delta
-        state, model, files = self.path / name, {}, []  # files: [partition, table, records with their rows], one for each run of records of a table
+        self.work.daemon(self.write_config("hinted", epoch="1ms"), self.path / "hinted.log", arguments=["--until", "end"], wait_http=False).expect_exit(0)
+        records = {p: [value for _, value in of] for p, of in delta.read_topic(self.broker.address, "hinted.delta").items()}
+        epochs = {p: [freshet.read_record(value)["e"] for value in of] for p, of in records.items()}
+        behind = {p: of.index(2) for p, of in epochs.items()}  # epoch 1
+        assert all(max(of) > 3 for of in epochs.values())
+        producer, odd = confluent_kafka.Producer({"bootstrap.servers": self.broker.address}), {}
+        for p, of in records.items():  # a commit of epoch 1 again behind epoch 2, as a resend leaves it
+            odd[p] = epochs[p].index(3) + 1
+            for value in [*of[:odd[p] - 1], of[behind[p] - 1], *of[odd[p] - 1:]]:
+                producer.produce("odd.delta", value, partition=p)
+        assert producer.flush(60) == 0
+        hints = {"the end": ("hinted.delta", {p: len(of) for p, of in records.items()}),
+                 "epoch 3": ("hinted.delta", {p: of.index(3) for p, of in epochs.items()}),
+                 "behind a commit of epoch 1": ("odd.delta", odd)}
+        for number, (hint, (topic, offsets)) in enumerate(hints.items()):
+            snapshot = self.snapshot("hinted", f"hint{number}", [offsets[p] for p in sorted(offsets)])
+            with freshet.Replica.follow(self.broker.address, topic, snapshots=snapshot, config={"fetch.wait.max.ms": 20}) as replica:
+                assert replica.info.epoch == max(epochs[0]) and replica.problem == "", (hint, replica.info)
+
+    def snapshot(self, name, folder=None, offsets=()):
+        """A snapshot by the text of DESIGN section 7, of an epoch 1 that holds all of the state: its first one, or the one that an import is published with."""
+        import delta
+        state, model, files = self.path / (folder or name), {}, []  # files: [partition, table, records with their rows], one for each run of records of a table
         state.mkdir()
         for partition, values in delta.read_topic(self.broker.address, f"{name}.delta").items():
             for record, value in sorted(((freshet.read_record(value), value) for _, value in values), key=lambda r: r[0]["i"]):
@@ -226,7 +248,7 @@ class Cases:
             (state / f"part.{i}").write_bytes(data)
             listed.append({"name": f"part.{i}", "table": table, "partition": partition, "rows": sum(n for _, n in records), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
         manifest = {"v": 1, "model": model["model"], "fp": str(model["fp"]), "tl": 1, "e": 1, "dig": str(model["dig"]), "t": 0, "wm": 0, "np": model["np"], "topic": f"{name}.delta", "off": {},
-                    "delta_offsets": [], "parent": None, "files": listed}
+                    "delta_offsets": list(offsets), "parent": None, "files": listed}
         (state / "MANIFEST.json").write_text(json.dumps(manifest))
         return state
 

@@ -13,6 +13,8 @@ try:
 except ImportError as error:
     raise ImportError("following a topic needs the package confluent-kafka: pip install 'freshet[kafka]'") from error
 
+from .deltas import BadRecord, read_record
+
 if TYPE_CHECKING:
     from .replica import Fed, Replica
 
@@ -27,9 +29,8 @@ class Follower:
         self._stop, self._changed = threading.Event(), threading.Condition()
         self._asked, self._refreshed, self._caught_up = 0, 0, 0  # calls of wait(): all, those that the known ends cover, those that are served
         self._held: Dict[int, Deque[bytes]] = {}  # of partitions that are ahead of the others: not taken yet
-        self._not_loaded, self._hinted = "", False  # the topic is read from where a snapshot leads on
-        if snapshots is not None:
-            self._load(snapshots)
+        self._snapshots, self._not_loaded, self._hinted = snapshots, "", False  # hinted: the topic is read from where a snapshot leads on
+        self._load()
         self.consumer = confluent_kafka.Consumer({"enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_uncommitted", **config,
                                                   "bootstrap.servers": brokers, "group.id": "freshet.reader", "enable.partition.eof": True})
         try:
@@ -40,11 +41,13 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="freshet-follow", daemon=True)
         self._thread.start()
 
-    def _load(self, snapshots: Union[str, os.PathLike]) -> None:
-        """The newest snapshot. The topic alone may be enough, so one that cannot be loaded is no failure."""
+    def _load(self) -> None:
+        """The newest snapshot, if there is a folder of them. The topic alone may be enough, so one that cannot be loaded is no failure."""
         from .replica import FreshetError
+        if self._snapshots is None:
+            return
         try:
-            self.replica.load(snapshots)
+            self.replica.load(self._snapshots)
             self._hinted = True
         except (FreshetError, OSError) as error:
             self._not_loaded = str(error)
@@ -74,7 +77,9 @@ class Follower:
                                  "missing. Load a newer snapshot. A running daemon also publishes its whole state again within a minute, unless its snapshots cover the loss "
                                  "(export.retention: snapshots)"
                                  % (self.topic, partition, info.timeline, info.epoch, hint, low - 1))
-            self._low[partition], self._end[partition], self._position[partition] = low, high, hint if self._hinted and low <= hint <= high else low
+            known = self._hinted and low < hint <= high
+            self._low[partition], self._end[partition] = low, high
+            self._position[partition] = hint - 1 if known else low  # the record before shows whether the hint is one
         self.problem = self._deleted
         self.consumer.assign([confluent_kafka.TopicPartition(self.topic, p, begin) for p, begin in self._position.items()])
 
@@ -158,8 +163,30 @@ class Follower:
             self.problem = error.str()  # librdkafka tries again
         else:
             self.problem = self._deleted
+            value = message.value() or b""
+            if self._misleads(message.partition(), message.offset(), value):
+                self._read_again()
+                return
             self._position[message.partition()] = message.offset() + 1
-            self._take(message.partition(), message.value() or b"")
+            self._take(message.partition(), value)
+
+    def _misleads(self, partition: int, offset: int, value: bytes) -> bool:
+        """What lies before the hint is not later than the snapshot; a hint that skips something would leave a gap, or serve an old epoch until more comes."""
+        if not self._hinted or offset >= self.replica.next_offset(partition):
+            return False
+        try:
+            record, info = read_record(value), self.replica.info
+            return bool((record["tl"], record["e"]) > (info.timeline, info.epoch))
+        except (BadRecord, KeyError, TypeError):
+            return False  # the replica judges records
+
+    def _read_again(self) -> None:
+        """All partitions from their first records: the snapshot's offsets may be those of another topic. The snapshot that is served already takes the gap back."""
+        if self._hinted:
+            self._load()
+        self._hinted = False
+        self._held = {}
+        self._assign()
 
     def _note_commit(self, partition: int, value: bytes) -> None:
         if b"\xa6commit" not in value[:HEAD_BYTES]:
@@ -171,7 +198,7 @@ class Follower:
             pass  # the replica judges records
 
     def _feed(self, partition: int, value: bytes) -> Optional["Fed"]:
-        """None: records are missing where the snapshot says that it leads on: its offsets may be those of another topic, so it is read from its first record."""
+        """None: records are missing where the snapshot says that it leads on."""
         from .replica import Gap
         try:
             return self.replica.feed(partition, value)
@@ -189,8 +216,11 @@ class Follower:
             for other, values in self._held.items():
                 while values and not self._stop.is_set():
                     fed = self._feed(other, values[0])
-                    if fed is None or fed.reloaded:
-                        self._hinted = fed is not None
+                    if fed is None:
+                        self._read_again()
+                        return
+                    if fed.reloaded:
+                        self._hinted = True
                         self._held = {}
                         self._assign()
                         return
