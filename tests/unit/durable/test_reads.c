@@ -11,6 +11,7 @@
 #include "base/order.h"
 
 #include "../../../store/durable/cold_files.h"
+#include "../../../store/durable/cold_rocks.h"
 #include "../../../store/durable/durable_internal.h"
 
 enum { KEYS = 3000, ASKED_MAX = 2 * KEYS };
@@ -415,7 +416,26 @@ static double fetch_cost(const struct scene *scene, struct fr_durable *durable, 
     return (double)(bytes_read() - before) / KEYS;
 }
 
-FR_CASE(rows_of_the_first_fold_stay_in_a_compaction_beside_a_view_of_it)
+/* What is ingested without a snapshot of the empty store has sequence number 0. */
+static bool ingests_as_before;
+
+const rocksdb_snapshot_t *__real_rocksdb_create_snapshot(rocksdb_t *db);
+const rocksdb_snapshot_t *__wrap_rocksdb_create_snapshot(rocksdb_t *db);
+
+const rocksdb_snapshot_t *__wrap_rocksdb_create_snapshot(rocksdb_t *db)
+{
+    return ingests_as_before ? NULL : __real_rocksdb_create_snapshot(db);
+}
+
+static void fold_as_before(struct fr_durable *durable)
+{
+    ingests_as_before = true;
+    scene_fold(durable);
+    ingests_as_before = false;
+    assert_int_equal(rocksdb_get_latest_sequence_number(durable->cold->db), 0);
+}
+
+static void compact_beside_a_view_of_the_first_fold(bool older)
 {
     struct scene scene = scene_make(85);
     struct fr_err err = {0};
@@ -423,7 +443,13 @@ FR_CASE(rows_of_the_first_fold_stay_in_a_compaction_beside_a_view_of_it)
     scene.touched_of = 20; /* many keys are in the first epoch only */
     struct fr_durable *durable = scene_open(&scene, false);
     scene_append_to(&scene, durable, 1, 1);
-    scene_fold(durable);
+    if (older) {
+        fold_as_before(durable);
+        fr_durable_close(durable);
+        durable = scene_open(&scene, false);
+    } else {
+        scene_fold(durable);
+    }
     struct fr_durable_view *view = NULL;
     struct fr_durable_folded_epoch at;
     assert_int_equal(fr_durable_view_open(durable, &view, &at, &err), FR_OK);
@@ -442,6 +468,16 @@ FR_CASE(rows_of_the_first_fold_stay_in_a_compaction_beside_a_view_of_it)
     durable = scene_open(&scene, false);
     assert_true(scene_state_is(&scene, durable, epoch));
     fr_durable_close(durable);
+}
+
+FR_CASE(rows_of_the_first_fold_stay_in_a_compaction_beside_a_view_of_it)
+{
+    compact_beside_a_view_of_the_first_fold(false);
+}
+
+FR_CASE(rows_of_a_first_fold_by_an_older_version_stay_too)
+{
+    compact_beside_a_view_of_the_first_fold(true);
 }
 
 FR_CASE(a_known_row_costs_one_small_block_and_an_unknown_one_hardly_any)
@@ -526,6 +562,7 @@ int main(void)
         SCENE_CASE(damaged_properties_of_a_sorted_file_are_not_taken_for_another_files),
         SCENE_CASE(a_damaged_sequence_number_of_a_sorted_file_is_not_taken_for_another_files),
         SCENE_CASE(rows_of_the_first_fold_stay_in_a_compaction_beside_a_view_of_it),
+        SCENE_CASE(rows_of_a_first_fold_by_an_older_version_stay_too),
         SCENE_CASE(a_known_row_costs_one_small_block_and_an_unknown_one_hardly_any),
         SCENE_CASE(too_few_open_files_are_refused_by_name),
         SCENE_CASE(too_little_room_to_open_is_refused_with_what_is_needed_and_what_there_is),
