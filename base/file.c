@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,6 +324,44 @@ enum fr_status fr_dir_make(const char *path, struct fr_err *err)
             return status;
     }
     return make_one(part, err);
+}
+
+/* 0, or errno. */
+static int remove_entry(const FTSENT *entry)
+{
+    if (entry->fts_info == FTS_D)
+        return 0; /* it comes again behind what is in it */
+    if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
+        return entry->fts_errno;
+    int rc = entry->fts_info == FTS_DP ? rmdir(entry->fts_path) : unlink(entry->fts_path);
+    return rc == 0 || errno == ENOENT ? 0 : errno;
+}
+
+enum fr_status fr_tree_remove(const struct fr_disk *disk, const char *path, struct fr_err *err)
+{
+    char name[PATH_MAX], directory[PATH_MAX];
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? FR_OK : fr_disk_error(err, "look at", path, errno);
+    if (!parent_of(path, directory) || snprintf(name, sizeof(name), "%s", path) >= (int)sizeof(name))
+        return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
+    if (disk->sync_dir(disk->self, directory) != 0)
+        return fr_disk_error(err, "sync directory", directory, errno);
+    char *const roots[] = {name, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    if (!walk)
+        return fr_disk_error(err, "list", path, errno);
+    enum fr_status status = FR_OK;
+    const FTSENT *entry;
+    while (status == FR_OK && (errno = 0, entry = fts_read(walk)) != NULL) {
+        int number = remove_entry(entry);
+        if (number != 0)
+            status = fr_disk_error(err, "remove", entry->fts_path, number);
+    }
+    if (status == FR_OK && errno != 0) /* else it ended */
+        status = fr_disk_error(err, "list", path, errno);
+    (void)fts_close(walk);
+    return status;
 }
 
 static enum fr_status lock_is_held(int fd, const char *path, struct fr_err *err)

@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fts.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,37 +28,12 @@ static bool is_entry(const char *name)
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-enum fr_status fr_snapshot_remove_tree(const char *path, struct fr_err *err)
-{
-    char name[PATH_MAX];
-    struct stat info;
-    if (lstat(path, &info) != 0)
-        return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot look at %s: %s", path, strerror(errno));
-    if (snprintf(name, sizeof(name), "%s", path) >= (int)sizeof(name))
-        return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
-    char *const roots[] = {name, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    if (!walk)
-        return fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
-    enum fr_status status = FR_OK;
-    const FTSENT *entry;
-    while (status == FR_OK && (entry = fts_read(walk)) != NULL) {
-        int rc = entry->fts_info == FTS_D    ? 0
-                 : entry->fts_info == FTS_DP ? rmdir(entry->fts_path)
-                                             : unlink(entry->fts_path);
-        if (rc != 0 && errno != ENOENT)
-            status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", entry->fts_path, strerror(errno));
-    }
-    (void)fts_close(walk);
-    return status;
-}
-
 enum fr_status fr_snapshot_aside(const char *path, char out[PATH_MAX], struct fr_err *err)
 {
     int size = snprintf(out, PATH_MAX, "%s.old%s", path, part_end);
     if (size <= 0 || size >= PATH_MAX)
         return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
-    enum fr_status status = fr_snapshot_remove_tree(out, err);
+    enum fr_status status = fr_tree_remove(fr_disk_system(), out, err);
     if (status == FR_OK && rename(path, out) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot rename %s to %s: %s", path, out, strerror(errno));
     return status;
@@ -70,7 +44,7 @@ enum fr_status fr_snapshot_temporary(const char *dir, const char *name, char out
     char part[FR_MANIFEST_NAME_MAX + sizeof(part_end)];
     snprintf(part, sizeof(part), "%s%s", name, part_end);
     enum fr_status status = fr_snapshot_join(out, dir, part, err);
-    return status == FR_OK ? fr_snapshot_remove_tree(out, err) : status;
+    return status == FR_OK ? fr_tree_remove(fr_disk_system(), out, err) : status;
 }
 
 void fr_snapshot_describe(const struct fr_manifest *manifest, const struct fr_buffer *text, struct fr_snapshot *out)
@@ -266,17 +240,23 @@ enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_
     if (!folder)
         return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot list %s: %s", dir, strerror(errno));
     const struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL) {
+    while ((errno = 0, entry = readdir(folder)) != NULL) {
         struct fr_snapshot seen;
         if (!is_entry(entry->d_name) || ends_with(entry->d_name, part_end) || !look_at(dir, entry->d_name, &seen))
             continue;
         *out = fr_realloc(*out, *n + 1, sizeof(**out));
         (*out)[(*n)++] = seen;
     }
+    enum fr_status status = errno == 0 ? FR_OK : fr_err_set(err, FR_E_IO, "cannot list %s: %s", dir, strerror(errno));
     (void)closedir(folder);
+    if (status != FR_OK) {
+        free(*out);
+        *out = NULL;
+        *n = 0;
+    }
     if (*n > 1)
         qsort(*out, *n, sizeof(**out), compare);
-    return FR_OK;
+    return status;
 }
 
 bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX])
@@ -327,11 +307,7 @@ enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_e
         status = fr_snapshot_temporary(dir, name, part, err);
     if (status == FR_OK && rename(path, part) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
-    const struct fr_disk *disk = fr_disk_system();
-    /* else a power cut can keep the name and lose files */
-    if (status == FR_OK && disk->sync_dir(disk->self, dir) != 0)
-        status = fr_err_set(err, FR_E_IO, "cannot sync %s: %s", dir, strerror(errno));
-    return status == FR_OK ? fr_snapshot_remove_tree(part, err) : status;
+    return status == FR_OK ? fr_tree_remove(fr_disk_system(), part, err) : status;
 }
 
 enum fr_status fr_snapshot_sweep(const char *dir, struct fr_err *err)
@@ -341,17 +317,19 @@ enum fr_status fr_snapshot_sweep(const char *dir, struct fr_err *err)
         return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot list %s: %s", dir, strerror(errno));
     enum fr_status status = FR_OK;
     const struct dirent *entry;
-    while (status == FR_OK && (entry = readdir(folder)) != NULL) {
+    while (status == FR_OK && (errno = 0, entry = readdir(folder)) != NULL) {
         char path[PATH_MAX];
         bool part = ends_with(entry->d_name, part_end);
         if (!part && !ends_with(entry->d_name, fr_snapshot_answer_end))
             continue;
         status = fr_snapshot_join(path, dir, entry->d_name, err);
         if (status == FR_OK && part)
-            status = fr_snapshot_remove_tree(path, err);
+            status = fr_tree_remove(fr_disk_system(), path, err);
         else if (status == FR_OK)
             (void)unlink(path);
     }
+    if (status == FR_OK && errno != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot list %s: %s", dir, strerror(errno));
     (void)closedir(folder);
     return status;
 }

@@ -14,8 +14,6 @@ enum fr_status fr_snapshot_temporary(const char *dir, const char *name, char out
                                      struct fr_err *err) FR_MUST_CHECK;
 /* Out of the way, under a name that the sweep removes. */
 enum fr_status fr_snapshot_aside(const char *path, char out[PATH_MAX], struct fr_err *err) FR_MUST_CHECK;
-/* All that is there; nothing is fine. */
-enum fr_status fr_snapshot_remove_tree(const char *path, struct fr_err *err) FR_MUST_CHECK;
 /* text: the manifest's bytes. */
 void fr_snapshot_describe(const struct fr_manifest *manifest, const struct fr_buffer *text, struct fr_snapshot *out);
 

@@ -25,6 +25,7 @@
  * never older than the sentinel.
  *
  * Thread: open's. It does not restore rows (walk.c) or talk to Kafka. */
+#include "durable/savepoint.h"
 #include "durable_internal.h"
 
 #include <dirent.h>
@@ -436,6 +437,16 @@ static enum fr_status renew_mark(struct fr_durable *durable, struct fr_err *err)
     return fr_durable_write_mark(durable, values, err);
 }
 
+/* They take disk, and nothing depends on their being gone. */
+static void sweep_savepoints(const struct fr_durable *durable)
+{
+    char quoted[600];
+    struct fr_err err = {0};
+    if (fr_savepoint_sweep(durable->disk, durable->dir, &err) != FR_OK)
+        fr_log(FR_LOG_WARN, "durable", "savepoints_not_swept", "reason=%s",
+               fr_log_quote(quoted, sizeof(quoted), err.text));
+}
+
 static enum fr_status make_good(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
 {
     if (found->copy_lost)
@@ -452,6 +463,8 @@ static enum fr_status make_good(struct fr_durable *durable, const struct finding
         status = fr_cold_number(durable->cold, durable->path_fold, &found->sentinel, err);
     if (status == FR_OK)
         status = renew_mark(durable, err);
+    if (status == FR_OK)
+        sweep_savepoints(durable);
     return status;
 }
 

@@ -13,7 +13,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,28 +117,6 @@ static enum fr_status sync_directory(const struct fr_disk *disk, const char *pat
     if (disk->sync_dir(disk->self, path) == 0)
         return FR_OK;
     return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", path, strerror(errno));
-}
-
-static enum fr_status remove_tree(const char *path, struct fr_err *err)
-{
-    char name[PATH_MAX];
-    enum fr_status status = join(name, path, "", err);
-    if (status != FR_OK || (access(path, F_OK) != 0 && errno == ENOENT))
-        return status;
-    char *const roots[] = {name, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    if (!walk)
-        return fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
-    const FTSENT *entry;
-    while (status == FR_OK && (entry = fts_read(walk)) != NULL) {
-        int rc = entry->fts_info == FTS_D    ? 0
-                 : entry->fts_info == FTS_DP ? rmdir(entry->fts_path)
-                                             : unlink(entry->fts_path);
-        if (rc != 0)
-            status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", entry->fts_path, strerror(errno));
-    }
-    (void)fts_close(walk);
-    return status;
 }
 
 static enum fr_status parent(const char *path, char out[PATH_MAX], struct fr_err *err)
@@ -326,15 +303,15 @@ enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path
     if (status == FR_OK)
         status = parent(path, above, err);
     if (status == FR_OK)
-        status = remove_tree(part, err);
+        status = fr_tree_remove(durable->disk, part, err);
     if (status == FR_OK)
         status = fill(durable, part, out, err);
     if (status == FR_OK && durable->disk->rename(durable->disk->self, part, path) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
     if (status == FR_OK)
         return sync_directory(durable->disk, above, err);
-    struct fr_err ignored = {0}; /* what is left ends with .part, and the next one takes it away */
-    (void)!remove_tree(part, &ignored);
+    struct fr_err ignored = {0}; /* what is left ends with .part, and the next start takes it away */
+    (void)!fr_tree_remove(durable->disk, part, &ignored);
     return status;
 }
 
@@ -364,17 +341,13 @@ enum fr_status fr_savepoint_look(const char *path, struct fr_savepoint *out, str
 
 enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err)
 {
-    char part[PATH_MAX], above[PATH_MAX];
+    char part[PATH_MAX];
     enum fr_status status = join(part, path, ".part", err);
     if (status == FR_OK)
-        status = parent(path, above, err);
-    if (status == FR_OK)
-        status = remove_tree(part, err);
+        status = fr_tree_remove(fr_disk_system(), part, err);
     if (status == FR_OK && rename(path, part) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
-    if (status == FR_OK) /* else a power cut can keep the name and lose files */
-        status = sync_directory(fr_disk_system(), above, err);
-    return status == FR_OK ? remove_tree(part, err) : status;
+    return status == FR_OK ? fr_tree_remove(fr_disk_system(), part, err) : status;
 }
 
 /* ---- beginning from one ---- */
@@ -402,7 +375,7 @@ static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *
     for (size_t i = 0; i < FR_ARRAY_LEN(parts) && status == FR_OK; i++) {
         status = join(path, dir, parts[i], err);
         if (status == FR_OK)
-            status = remove_tree(path, err);
+            status = fr_tree_remove(disk, path, err);
     }
     return status;
 }

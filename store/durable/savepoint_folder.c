@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "durable/savepoint.h"
 
-static const char request_end[] = ".request", failed_end[] = ".failed";
+static const char request_end[] = ".request", failed_end[] = ".failed", part_end[] = ".part";
 
 static bool is_name(const char *text, size_t size)
 {
@@ -145,4 +145,21 @@ enum fr_status fr_savepoint_names(const char *dir, char (**out)[FR_SAVEPOINT_NAM
     if (*n > 0)
         qsort(*out, *n, sizeof(**out), compare_names);
     return FR_OK;
+}
+
+enum fr_status fr_savepoint_sweep(const struct fr_disk *disk, const char *dir, struct fr_err *err)
+{
+    DIR *folder = open_folder(dir);
+    enum fr_status status = FR_OK;
+    if (!folder)
+        return errno == ENOENT ? FR_OK
+                               : fr_err_set(err, FR_E_IO, "cannot list %s/savepoints: %s", dir, strerror(errno));
+    char name[FR_SAVEPOINT_NAME_MAX], path[PATH_MAX];
+    while (status == FR_OK && next_entry(folder, part_end, name) > 0) {
+        status = file_of(dir, name, part_end, path, err);
+        if (status == FR_OK)
+            status = fr_tree_remove(disk, path, err);
+    }
+    (void)closedir(folder);
+    return status;
 }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -397,6 +398,72 @@ FR_CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk)
     }
 }
 
+/* ---- trees ---- */
+
+static int fails_to_walk; /* errno; 0: it does not */
+
+FTSENT *__real_fts_read(FTS *walk);
+FTSENT *__wrap_fts_read(FTS *walk);
+
+FTSENT *__wrap_fts_read(FTS *walk)
+{
+    if (fails_to_walk == 0)
+        return __real_fts_read(walk);
+    errno = fails_to_walk;
+    return NULL;
+}
+
+struct tree {
+    char root[96], below[128], file[160], link[128];
+};
+
+static struct tree make_tree(const struct place *place)
+{
+    struct tree tree;
+    struct fr_err err = {0};
+    snprintf(tree.root, sizeof(tree.root), "%s/tree", place->root);
+    snprintf(tree.below, sizeof(tree.below), "%s/below", tree.root);
+    snprintf(tree.file, sizeof(tree.file), "%s/file", tree.below);
+    snprintf(tree.link, sizeof(tree.link), "%s/link", tree.root);
+    assert_int_equal(fr_dir_make(tree.below, &err), FR_OK);
+    assert_int_equal(fr_file_replace(fr_disk_system(), tree.file, "x", 1, &err), FR_OK);
+    assert_int_equal(symlink(place->root, tree.link), 0);
+    return tree;
+}
+
+static bool is_whole(const struct tree *tree)
+{
+    struct stat info;
+    return access(tree->file, F_OK) == 0 && lstat(tree->link, &info) == 0;
+}
+
+FR_CASE(a_tree_goes_after_its_directory_was_synced)
+{
+    struct faulty faulty = faulty_disk();
+    struct fr_err err = {0};
+    faulty.disk.self = &faulty;
+    faulty.countdown = 0;
+    struct tree tree = make_tree(*state);
+    assert_int_equal(fr_tree_remove(&faulty.disk, tree.root, &err), FR_E_IO);
+    assert_true(is_whole(&tree));
+    assert_int_equal(fr_tree_remove(&faulty.disk, tree.root, &err), FR_OK);
+    assert_int_not_equal(access(tree.root, F_OK), 0);
+    assert_int_equal(faulty.sync_dirs, 2);
+    assert_int_equal(fr_tree_remove(&faulty.disk, tree.root, &err), FR_OK); /* nothing is there */
+    assert_int_equal(faulty.sync_dirs, 2);
+}
+
+FR_CASE(a_walk_that_fails_is_no_removed_tree)
+{
+    struct fr_err err = {0};
+    struct tree tree = make_tree(*state);
+    fails_to_walk = ENOMEM;
+    assert_int_equal(fr_tree_remove(fr_disk_system(), tree.root, &err), FR_E_IO);
+    fails_to_walk = 0;
+    assert_true(is_whole(&tree));
+    assert_int_equal(fr_tree_remove(fr_disk_system(), tree.root, &err), FR_OK);
+}
+
 FR_CASE(a_lock_is_exclusive_and_names_its_holder)
 {
     struct place *place = *state;
@@ -463,6 +530,8 @@ int main(void)
         CASE(dir_make_makes_parents_with_mode_0700_and_accepts_existing),
         CASE(dir_make_does_not_take_a_file_for_a_directory),
         CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk),
+        CASE(a_tree_goes_after_its_directory_was_synced),
+        CASE(a_walk_that_fails_is_no_removed_tree),
         CASE(a_lock_is_exclusive_and_names_its_holder),
         CASE(a_lock_ends_with_its_process),
         CASE(free_space_is_known),

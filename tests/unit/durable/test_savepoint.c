@@ -108,6 +108,28 @@ FR_CASE(a_savepoint_takes_no_name_twice_and_nothing_unfolded)
     fr_durable_close(durable);
 }
 
+FR_CASE(what_a_crash_left_of_savepoints_goes_when_the_state_is_opened)
+{
+    struct scene scene;
+    struct fr_durable *durable = make_state(&scene, 3);
+    struct fr_savepoint savepoint;
+    struct fr_err err = {0};
+    char whole[SCENE_PATH], left[SCENE_PATH], below[SCENE_PATH];
+    scene_path(&scene, "savepoints", left);
+    assert_int_equal(mkdir(left, 0700), 0);
+    scene_path(&scene, "savepoints/auto-7-1", whole);
+    assert_int_equal(fr_durable_savepoint(durable, whole, &savepoint, &err), FR_OK);
+    scene_path(&scene, "savepoints/auto-5-1.part", left);
+    scene_path(&scene, "savepoints/auto-5-1.part/cold", below);
+    assert_int_equal(fr_dir_make(below, &err), FR_OK);
+    fr_durable_close(durable);
+    fr_durable_close(scene_open(&scene, true));
+    assert_int_equal(access(left, F_OK), 0); /* a reader changes nothing */
+    fr_durable_close(scene_open(&scene, false));
+    assert_int_not_equal(access(left, F_OK), 0);
+    assert_int_equal(fr_savepoint_look(whole, &savepoint, &err), FR_OK);
+}
+
 FR_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline)
 {
     struct scene scene;
@@ -334,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SCENE_CASE(a_savepoint_is_what_is_folded_while_the_state_goes_on),
         SCENE_CASE(a_savepoint_takes_no_name_twice_and_nothing_unfolded),
+        SCENE_CASE(what_a_crash_left_of_savepoints_goes_when_the_state_is_opened),
         SCENE_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline),
         SCENE_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint),
         SCENE_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing),

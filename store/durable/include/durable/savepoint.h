@@ -3,8 +3,8 @@
  * A savepoint is a state directory without a journal: cold store, mark and small files. Sorted
  * files are links to those of the state where the file system is the same, so it is made in
  * milliseconds and takes room only as the two move apart. It appears under its name whole and
- * synced, or not at all; what a crash leaves ends with ".part", and the next one made there takes
- * it away. `freshet state` and `freshet dump` read it like any state.
+ * synced, or not at all; what a crash leaves ends with ".part", and is removed when the state is
+ * opened by a writer. `freshet state` and `freshet dump` read it like any state.
  *
  * A new state begins from a savepoint in a new timeline (DESIGN section 1), never in place. */
 #ifndef FR_DURABLE_SAVEPOINT_H
@@ -75,5 +75,8 @@ enum fr_status fr_savepoint_path(const char *dir, const char *name, char out[PAT
 /* Names of the savepoints that are whole, ascending; *out is released by free. */
 enum fr_status fr_savepoint_names(const char *dir, char (**out)[FR_SAVEPOINT_NAME_MAX], size_t *n,
                                   struct fr_err *err) FR_MUST_CHECK;
+/* Removes what a crash left of savepoints that were made or removed there. By whoever holds the
+ * state, before it takes or removes one. */
+enum fr_status fr_savepoint_sweep(const struct fr_disk *disk, const char *dir, struct fr_err *err) FR_MUST_CHECK;
 
 #endif
