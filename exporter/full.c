@@ -149,6 +149,44 @@ enum fr_status fr_export_full_open(struct fr_durable *durable, const void *head,
     return FR_OK;
 }
 
+static enum fr_status change_quantize(struct fr_buffer *head, enum fr_codec_quantize quantize, struct fr_err *err)
+{
+    struct fr_codec_settings settings = {0};
+    enum fr_status status = fr_codec_settings_parse(head->data, head->size, &settings);
+    if (status != FR_OK)
+        return fr_err_set(err, status, "the head of the newest journal file does not parse");
+    settings.quantize = quantize;
+    struct fr_buffer changed = {0};
+    fr_codec_settings_encode(&settings, &changed);
+    fr_codec_settings_release(&settings);
+    fr_buffer_release(head);
+    *head = changed;
+    return FR_OK;
+}
+
+enum fr_status fr_export_full_of_newest(struct fr_durable *durable, const enum fr_codec_quantize *quantize,
+                                        struct fr_export_full **out, struct fr_err *err)
+{
+    struct fr_durable_status now;
+    struct fr_buffer head = {0};
+    struct fr_export_full *full = NULL;
+    fr_durable_get_status(durable, &now);
+    enum fr_status status = fr_durable_head_after(durable, now.folded, &head, err);
+    if (status == FR_OK && quantize)
+        status = change_quantize(&head, *quantize, err);
+    if (status == FR_OK)
+        status = fr_export_full_open(durable, head.data, head.size, &full, err);
+    fr_buffer_release(&head);
+    if (status != FR_OK)
+        return status;
+    if (full->epoch.epoch != now.folded) {
+        fr_export_full_close(full);
+        return FR_AGAIN;
+    }
+    *out = full;
+    return FR_OK;
+}
+
 void fr_export_full_close(struct fr_export_full *full)
 {
     if (!full)
@@ -162,6 +200,11 @@ void fr_export_full_close(struct fr_export_full *full)
     free(full->offsets);
     free(full->keys);
     free(full);
+}
+
+const struct fr_codec_settings *fr_export_full_settings(const struct fr_export_full *full)
+{
+    return &full->settings;
 }
 
 struct fr_durable_folded_epoch fr_export_full_epoch(const struct fr_export_full *full)

@@ -40,16 +40,11 @@ static enum fr_status begin(struct fr_publisher *publisher, struct fr_err *err)
     if (durable.folded == 0 || durable.folded <= publisher->rebase.above || durable.folded > offered)
         return FR_AGAIN;
     struct fr_export_full *full = NULL;
-    fr_buffer_clear(&publisher->head_bytes);
-    enum fr_status status =
-        fr_durable_head_after(publisher->options.durable, durable.folded, &publisher->head_bytes, err);
-    if (status == FR_OK)
-        status = fr_export_full_open(publisher->options.durable, publisher->head_bytes.data, publisher->head_bytes.size,
-                                     &full, err);
+    enum fr_status status = fr_export_full_of_newest(publisher->options.durable, NULL, &full, err);
     if (status != FR_OK)
         return status;
     uint64_t epoch = fr_export_full_epoch(full).epoch;
-    if (epoch > offered || epoch != durable.folded) { /* folded between the two looks */
+    if (epoch > offered) { /* folded since the look */
         fr_export_full_close(full);
         return FR_AGAIN;
     }

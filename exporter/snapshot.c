@@ -224,10 +224,10 @@ static enum fr_status keep(void *self, uint32_t partition, uint32_t piece, const
 
 /* ---- the manifest ---- */
 
-static enum fr_status describe(struct writing *w, const struct fr_codec_settings *settings,
-                               const struct fr_export_full *full)
+static enum fr_status describe(struct writing *w, const struct fr_export_full *full)
 {
     struct fr_manifest *manifest = &w->manifest;
+    const struct fr_codec_settings *settings = fr_export_full_settings(full);
     const struct fr_durable_folded_epoch epoch = fr_export_full_epoch(full);
     const struct fr_delta_commit *commit = fr_export_full_commit(full);
     snprintf(manifest->model, sizeof(manifest->model), "%s", settings->model);
@@ -312,44 +312,12 @@ static enum fr_status fill(struct writing *w, struct fr_export_full *full)
 
 /* ---- all of it ---- */
 
-static enum fr_status settings_of(const struct fr_snapshot_options *options, uint64_t folded,
-                                  struct fr_codec_settings *settings, struct fr_buffer *head, struct fr_err *err)
+static enum fr_status open_full(const struct fr_snapshot_options *options, struct fr_export_full **full,
+                                struct fr_err *err)
 {
-    enum fr_status status = fr_durable_head_after(options->durable, folded, head, err);
-    if (status != FR_OK)
-        return status;
-    status = fr_codec_settings_parse(head->data, head->size, settings);
-    if (status != FR_OK)
-        return fr_err_set(err, status, "the head of the newest journal file does not parse");
-    if (options->quantize)
-        settings->quantize = *options->quantize;
-    fr_buffer_clear(head);
-    fr_codec_settings_encode(settings, head);
-    return FR_OK;
-}
-
-/* The folded state and the settings that go with its epoch: a fold between the two looks makes a
- * later one of it. */
-static enum fr_status open_full(const struct fr_snapshot_options *options, struct fr_codec_settings *settings,
-                                struct fr_export_full **full, struct fr_err *err)
-{
-    struct fr_buffer head = {0};
     enum fr_status status = FR_AGAIN;
-    for (unsigned look = 0; look < LOOKS_MAX && status == FR_AGAIN; look++) {
-        struct fr_durable_status durable;
-        fr_durable_get_status(options->durable, &durable);
-        fr_codec_settings_release(settings);
-        fr_buffer_clear(&head);
-        status = settings_of(options, durable.folded, settings, &head, err);
-        if (status == FR_OK)
-            status = fr_export_full_open(options->durable, head.data, head.size, full, err);
-        if (status == FR_OK && fr_export_full_epoch(*full).epoch != durable.folded) {
-            fr_export_full_close(*full);
-            *full = NULL;
-            status = FR_AGAIN;
-        }
-    }
-    fr_buffer_release(&head);
+    for (unsigned look = 0; look < LOOKS_MAX && status == FR_AGAIN; look++)
+        status = fr_export_full_of_newest(options->durable, options->quantize, full, err);
     return status == FR_AGAIN
                ? fr_err_set(err, FR_E_CANCELLED,
                             "no snapshot could begin between two folds: ask again, or raise unfolded_max")
@@ -432,13 +400,12 @@ static enum fr_status write_all(struct writing *w, struct fr_export_full *full, 
 enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, struct fr_snapshot *out, struct fr_err *err)
 {
     struct writing w = {.options = options, .disk = fr_disk_system(), .kind = FR_DELTA_UNKNOWN, .err = err};
-    struct fr_codec_settings settings = {0};
     struct fr_export_full *full = NULL;
     enum fr_status status = fr_dir_make(options->dir, err);
     if (status == FR_OK)
-        status = open_full(options, &settings, &full, err);
+        status = open_full(options, &full, err);
     if (status == FR_OK)
-        status = describe(&w, &settings, full);
+        status = describe(&w, full);
     if (status == FR_OK)
         status = write_all(&w, full, out);
     for (uint32_t p = 0; w.parts && p < w.manifest.np; p++)
@@ -447,6 +414,5 @@ enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, stru
     fr_buffer_release(&w.framed);
     fr_manifest_release(&w.manifest);
     fr_export_full_close(full);
-    fr_codec_settings_release(&settings);
     return status;
 }

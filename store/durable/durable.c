@@ -437,8 +437,11 @@ enum fr_status fr_durable_head_after(struct fr_durable *durable, uint64_t folded
 {
     struct fr_durable_status status;
     fr_durable_get_status(durable, &status);
-    return folded < status.epoch ? fr_durable_read_epoch(durable, folded + 1, NULL, head, err)
-                                 : fr_durable_newest_head(durable, head, err);
+    if (folded >= status.epoch)
+        return fr_durable_newest_head(durable, head, err);
+    enum fr_status found = fr_durable_read_epoch(durable, folded + 1, NULL, head, err);
+    fr_durable_get_status(durable, &status);
+    return found == FR_E_NOT_FOUND && status.folded > folded ? FR_AGAIN : found;
 }
 
 enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out)

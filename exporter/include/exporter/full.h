@@ -23,10 +23,15 @@ struct fr_export_full;
  * nothing is folded yet. */
 enum fr_status fr_export_full_open(struct fr_durable *durable, const void *head, size_t head_size,
                                    struct fr_export_full **out, struct fr_err *err) FR_MUST_CHECK;
+/* The same with the head that goes with the folded epoch; quantize NULL: as that head says.
+ * FR_AGAIN: a fold came in between; try again. */
+enum fr_status fr_export_full_of_newest(struct fr_durable *durable, const enum fr_codec_quantize *quantize,
+                                        struct fr_export_full **out, struct fr_err *err) FR_MUST_CHECK;
 void fr_export_full_close(struct fr_export_full *full);
 /* The epoch it is as of. */
 struct fr_durable_folded_epoch fr_export_full_epoch(const struct fr_export_full *full);
-/* What its commits say; valid as long as it is. */
+/* What its records are written by, and what its commits say; valid as long as it is. */
+const struct fr_codec_settings *fr_export_full_settings(const struct fr_export_full *full);
 const struct fr_delta_commit *fr_export_full_commit(const struct fr_export_full *full);
 /* Before the first record: of a timeline that is not the first, every partition begins with a
  * rewind to nothing, by which replicas of an older one come over. */

@@ -119,6 +119,19 @@ FR_CASE(a_whole_state_has_every_row_once_and_is_the_same_after_later_folds)
     fr_export_full_close(full);
 }
 
+/* What is folded was asked for before a later fold, whose trim took the epoch after it. */
+FR_CASE(the_head_that_goes_with_a_fold_is_asked_for_again_after_a_later_one)
+{
+    struct fr_buffer head = {0};
+    struct fr_export_full *full = NULL;
+    assert_int_equal(fr_durable_head_after(f.durable, 2, &head, &err), FR_AGAIN);
+    assert_int_equal(head.size, 0);
+    assert_int_equal(fr_export_full_of_newest(f.durable, NULL, &full, &err), FR_OK);
+    assert_int_equal(fr_export_full_epoch(full).epoch, 5);
+    assert_string_equal(fr_export_full_settings(full)->model, "ctr");
+    fr_export_full_close(full);
+}
+
 enum { BACKLOG = 300 };
 
 static void gather(void)
@@ -360,6 +373,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_whole_state_has_every_row_once_and_is_the_same_after_later_folds),
+        CASE(the_head_that_goes_with_a_fold_is_asked_for_again_after_a_later_one),
         CASE(an_empty_topic_gets_the_whole_state_and_what_follows),
         CASE(a_backlog_goes_out_merged_and_what_comes_then_by_itself),
         CASE(a_backlog_within_its_bound_goes_out_one_by_one),

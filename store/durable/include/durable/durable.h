@@ -177,7 +177,8 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
 enum fr_status fr_durable_newest_head(struct fr_durable *durable, struct fr_buffer *head,
                                       struct fr_err *err) FR_MUST_CHECK;
 /* Appends the head that a copy of the state as of a folded epoch goes with: that of the epoch after
- * it, so that readers who continue there know its model, or of the newest one. */
+ * it, so that readers who continue there know its model, or of the newest one. FR_AGAIN: a later
+ * fold came, and the epoch after this one has left the journal. */
 enum fr_status fr_durable_head_after(struct fr_durable *durable, uint64_t folded, struct fr_buffer *head,
                                      struct fr_err *err) FR_MUST_CHECK;
 /* Reads the bytes of one durable epoch and the head of its journal file (both are appended; either
