@@ -138,7 +138,7 @@ static enum fr_status choose_partitions(struct fr_consumer *consumer, const stru
 static int64_t begin_of(const struct fr_consume_options *options, const struct partition *p)
 {
     int64_t wanted = options->begin ? options->begin(options->self, (uint32_t)p->number) : -1;
-    return wanted >= p->low && wanted <= p->end ? wanted : p->low;
+    return wanted > p->low && wanted <= p->end ? wanted - 1 : p->low;
 }
 
 static enum fr_status assign(struct fr_consumer *consumer, const struct fr_consume_options *options, struct fr_err *err)

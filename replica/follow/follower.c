@@ -28,12 +28,10 @@ enum { LOOK_MS = 2000 };
 
 /* ---- open ---- */
 
-/* One record before what follows the snapshot, which shows whether the hint is one. */
 static int64_t begin_of(void *self, uint32_t partition)
 {
     const struct fr_follower *follower = self;
-    int64_t hint = follower->hinted ? freshet_replica_next_offset(follower->replica, partition) : -1;
-    return hint > 0 ? hint - 1 : hint;
+    return follower->hinted ? freshet_replica_next_offset(follower->replica, partition) : -1;
 }
 
 static enum fr_status open_topic(struct fr_follower *follower, struct fr_err *err)
@@ -487,6 +485,7 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
         tell_epoch(follower, out);
         /* it continues what was served, or is all of a state */
         follower->deleted = (struct fr_deleted){0};
+        follower->begins_after[0] = '\0';
     }
     if (out->applied || out->reloaded)
         follower->reread = false;

@@ -258,6 +258,9 @@ class Cases:
                 assert follow.caught_up() == OK and follow.state().epoch == last, (follow.state().epoch, last)
                 replica.wait_caught_up(PATIENCE)
                 assert replica.info.epoch == last, (replica.info.epoch, last)
+            self.send("copied", [(0, b"not a delta record")])
+            wait_until(follow.problem, "it says that a record was refused")
+            assert follow.caught_up() == OK and not follow.problem()
         with Follow(self.kafka.address, "absent.delta") as follow:
             wait_until(follow.problem, "it says that there is no such topic")
             assert follow.caught_up(1) == AGAIN and follow.state().lag_records == UNKNOWN

@@ -264,7 +264,7 @@ class Cases(Live):
         for future in self.admin.delete_records([confluent_kafka.TopicPartition(topic, p, offset) for p, offset in enumerate(right)]).values():
             future.result(PATIENCE)
         assert max(right) > 0 and all(end > offset + 2 for end, offset in zip(ends, right)), (right, ends)
-        for offsets in ([offset + 2 for offset in right], ends, [right[0], ends[1]]):
+        for offsets in ([offset + 2 for offset in right], ends, [right[0], ends[1]], [end + 1 for end in ends]):
             body = text[:text.index(',\n"sha256":')].replace(f'"delta_offsets":{json.dumps(right).replace(" ", "")}', f'"delta_offsets":{json.dumps(offsets)}')
             path.write_text(f'{body},\n"sha256":"{hashlib.sha256(body.encode()).hexdigest()}"}}\n')
             assert json.loads(path.read_text())["delta_offsets"] == offsets

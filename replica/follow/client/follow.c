@@ -150,6 +150,7 @@ static void answer_waiting(struct freshet_follow *follow)
         return;
     tell(follow, NULL, false); /* who returns finds the lag that goes with it */
     pthread_mutex_lock(&follow->mutex);
+    follow->state.problem[0] = '\0'; /* nothing is waited for */
     follow->caught_up = follow->refreshed;
     pthread_cond_broadcast(&follow->changed);
     pthread_mutex_unlock(&follow->mutex);

@@ -25,9 +25,10 @@ bool fr_tool_passes(struct fr_tool_patience *patience, const char *command, enum
 {
     char quoted[600];
     uint64_t limit_ms = status == FR_E_UNAVAILABLE ? PASSING_MS : status == FR_E_NOT_FOUND ? ABSENT_MS : 0;
-    if (limit_ms == 0 || elapsed_ms(patience) >= limit_ms)
+    bool endless = patience->endless && patience->found;
+    if (limit_ms == 0 || (!endless && elapsed_ms(patience) >= limit_ms))
         return false;
-    if (status == FR_E_UNAVAILABLE &&
+    if ((status == FR_E_UNAVAILABLE || endless) &&
         fr_log_due(&patience->logged_ns, fr_mono_ns(fr_clock_system()), LOG_INTERVAL_S * 1000000000ull))
         fr_log(FR_LOG_WARN, command, "waiting", "reason=%s", fr_log_quote(quoted, sizeof(quoted), err->text));
     nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
@@ -44,6 +45,7 @@ enum fr_status fr_tool_follow_step(struct fr_follower *follower, struct fr_tool_
         fr_follower_reopen(follower);
         return FR_AGAIN;
     }
+    patience->found = true;
     if (status != FR_AGAIN || patience->endless || fr_follower_ended(follower)) {
         patience->since_ns = 0;
         return status;

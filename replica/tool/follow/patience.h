@@ -9,7 +9,8 @@ enum { FR_TOOL_STEP_MS = 100 };
 
 /* Zeroed before the first call, except for `endless`. */
 struct fr_tool_patience {
-    bool endless;      /* records are waited for without a limit of time */
+    bool endless;      /* once the topic was found, it is waited for without a limit of time */
+    bool found;        /* the topic: that it is not there is no wrong name any more */
     uint64_t since_ns; /* nothing has come since; 0: something has */
     unsigned long long logged_ns;
 };

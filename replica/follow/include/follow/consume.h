@@ -26,8 +26,9 @@ struct fr_consume_options {
     const char *const *properties; /* "name=value", for librdkafka; over those of the file */
     size_t n_properties;
     uint64_t ahead_max;
-    /* Where to begin a partition: an offset, or -1 for the first one there is, which is also taken
-     * for one that is not there any more. NULL: the first ones. */
+    /* Where a partition is said to lead on: an offset, or -1 when nobody says. Reading begins one
+     * record before it, which shows whether that is true; where the offset is outside the log, with
+     * the first record there is. NULL: the first ones. */
     int64_t (*begin)(void *self, uint32_t partition);
     void *self;
 };
