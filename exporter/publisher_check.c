@@ -474,6 +474,9 @@ enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err 
         status = read_tails(&look, err);
     if (status == FR_OK)
         status = decide(&look, err);
+    /* a drain that ends now ends for what is the reason now */
+    if (publisher->tally.refused[0] != '\0' && (status != FR_OK || fr_publisher_takes_refused(publisher, look.client)))
+        publisher->tally.refused[0] = '\0';
     release(&look);
     if (status != FR_OK) {
         if (err)

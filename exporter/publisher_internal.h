@@ -120,6 +120,10 @@ struct fr_publisher {
         uint64_t look_at; /* not before so much is sent */
         uint64_t end;     /* of the epochs to be merged */
     } backlog;
+    struct { /* for its size, as tally.refused says */
+        char topic[250];
+        uint64_t bytes; /* that it has to take */
+    } refused;
     uint32_t checked_partitions; /* of the topic, as a look found */
     uint64_t looked_ns;
     uint64_t begun_ns;  /* when the publisher was made */
@@ -165,6 +169,9 @@ enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka
 /* At the first look: the topic takes a batch of one record of so many bytes; FR_E_MISMATCH. */
 enum fr_status fr_publisher_check_size(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
                                        const char *what, uint64_t bytes, struct fr_err *err) FR_MUST_CHECK;
+
+/* Whether the topic that refused a record takes one of that size now, as far as brokers say. */
+bool fr_publisher_takes_refused(struct fr_publisher *publisher, rd_kafka_t *client);
 
 /* Asks again what the topic keeps, and warns when that is too little. */
 void fr_publisher_look_at_retention(struct fr_publisher *publisher);

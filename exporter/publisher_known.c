@@ -200,8 +200,12 @@ void fr_publisher_refused(struct fr_publisher *publisher, const rd_kafka_message
     snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.80s partition %d: %.60s%s",
              message->len, rd_kafka_topic_name(message->rkt), (int)message->partition, fr_kafka_refusal(message),
              remedy);
-    if (large)
+    publisher->tally.refused[0] = '\0'; /* for another reason now */
+    if (large) {
         memcpy(publisher->tally.refused, text, sizeof(text));
+        snprintf(publisher->refused.topic, sizeof(publisher->refused.topic), "%s", rd_kafka_topic_name(message->rkt));
+        publisher->refused.bytes = most + BATCH_ROOM;
+    }
     fr_publisher_problem(publisher, text);
 }
 

@@ -189,6 +189,13 @@ enum fr_status fr_publisher_check_size(struct fr_publisher *publisher, rd_kafka_
     return judge_size(publisher, topic, what, bytes, policy.message_bytes, err);
 }
 
+bool fr_publisher_takes_refused(struct fr_publisher *publisher, rd_kafka_t *client)
+{
+    struct policy policy = {.ms = -1, .bytes = -1};
+    return publisher->administrable && ask_policy(client, publisher->refused.topic, &policy) == FR_OK &&
+           policy.message_bytes >= publisher->refused.bytes;
+}
+
 static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *client, bool administrable,
                                    struct fr_err *err)
 {

@@ -128,8 +128,9 @@ struct fr_publisher_status {
         bool short_retention; /* it keeps less than it has to */
     } topic;
     char problem[320]; /* empty: none */
-    /* Why a topic takes no record of some size, until something is acknowledged again; empty: none.
-     * Nothing but another setting of the topic helps. */
+    /* Why a topic takes no record of some size, until something is acknowledged again, a look finds
+     * that it does, or something else fails; empty: none. Nothing but another setting of the topic
+     * helps. */
     char refused[320];
 };
 void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out);
