@@ -60,10 +60,10 @@ typedef enum fr_status (*cold_visit_section)(void *self, const char *name, const
 enum fr_status fr_cold_walk_sections(struct fr_cold *cold, const struct fr_cold_snapshot *at, cold_visit_section visit,
                                      void *self, struct fr_err *err) FR_MUST_CHECK;
 
-/* A copy as of the last fold at `path`, which must not exist: links to sorted files where the file
- * system is the same, synced. Beside reads and compactions, not beside an ingest. */
 /* Whether CURRENT names a MANIFEST that is there; true when it cannot be read. */
 bool fr_cold_current_leads_on(const char *path);
+/* A copy as of the last fold at `path`, which must not exist: links to sorted files where the file
+ * system is the same, synced. Beside reads and compactions, not beside an ingest. */
 enum fr_status fr_cold_checkpoint(struct fr_cold *cold, const char *path, struct fr_err *err) FR_MUST_CHECK;
 
 /* Now and then, by any thread: gives back what reads no longer need. */
