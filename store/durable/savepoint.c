@@ -310,7 +310,7 @@ enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path
         status = fr_err_set(err, FR_E_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
     if (status == FR_OK)
         return sync_directory(durable->disk, above, err);
-    struct fr_err ignored = {0}; /* what is left ends with .part, and the next start takes it away */
+    struct fr_err ignored = {0}; /* what is left ends with .part, and goes at the next start */
     (void)!fr_tree_remove(durable->disk, part, &ignored);
     return status;
 }
