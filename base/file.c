@@ -337,7 +337,7 @@ static int remove_entry(const FTSENT *entry)
     return rc == 0 || errno == ENOENT ? 0 : errno;
 }
 
-enum fr_status fr_tree_remove(const struct fr_disk *disk, const char *path, struct fr_err *err)
+enum fr_status fr_dir_remove(const struct fr_disk *disk, const char *path, struct fr_err *err)
 {
     char name[PATH_MAX], directory[PATH_MAX];
     struct stat info;

@@ -361,7 +361,7 @@ static enum fr_status name_it(struct writing *w, const char *part, const char *p
         status = fr_err_set(w->err, FR_E_IO, "cannot sync %s: %s", w->options->dir, strerror(errno));
     struct fr_err ignored = {0};
     if (replaces && status == FR_OK)
-        (void)!fr_tree_remove(w->disk, old, &ignored);
+        (void)!fr_dir_remove(w->disk, old, &ignored);
     return status;
 }
 
@@ -393,7 +393,7 @@ static enum fr_status write_all(struct writing *w, struct fr_export_full *full, 
         *out = written;
     struct fr_err ignored = {0}; /* what is left is swept at the next start */
     if (status != FR_OK)
-        (void)!fr_tree_remove(w->disk, part, &ignored);
+        (void)!fr_dir_remove(w->disk, part, &ignored);
     return status;
 }
 

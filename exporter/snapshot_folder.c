@@ -33,7 +33,7 @@ enum fr_status fr_snapshot_aside(const char *path, char out[PATH_MAX], struct fr
     int size = snprintf(out, PATH_MAX, "%s.old%s", path, part_end);
     if (size <= 0 || size >= PATH_MAX)
         return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
-    enum fr_status status = fr_tree_remove(fr_disk_system(), out, err);
+    enum fr_status status = fr_dir_remove(fr_disk_system(), out, err);
     if (status == FR_OK && rename(path, out) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot rename %s to %s: %s", path, out, strerror(errno));
     return status;
@@ -44,7 +44,7 @@ enum fr_status fr_snapshot_temporary(const char *dir, const char *name, char out
     char part[FR_MANIFEST_NAME_MAX + sizeof(part_end)];
     snprintf(part, sizeof(part), "%s%s", name, part_end);
     enum fr_status status = fr_snapshot_join(out, dir, part, err);
-    return status == FR_OK ? fr_tree_remove(fr_disk_system(), out, err) : status;
+    return status == FR_OK ? fr_dir_remove(fr_disk_system(), out, err) : status;
 }
 
 void fr_snapshot_describe(const struct fr_manifest *manifest, const struct fr_buffer *text, struct fr_snapshot *out)
@@ -307,7 +307,7 @@ enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_e
         status = fr_snapshot_temporary(dir, name, part, err);
     if (status == FR_OK && rename(path, part) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
-    return status == FR_OK ? fr_tree_remove(fr_disk_system(), part, err) : status;
+    return status == FR_OK ? fr_dir_remove(fr_disk_system(), part, err) : status;
 }
 
 enum fr_status fr_snapshot_sweep(const char *dir, struct fr_err *err)
@@ -324,7 +324,7 @@ enum fr_status fr_snapshot_sweep(const char *dir, struct fr_err *err)
             continue;
         status = fr_snapshot_join(path, dir, entry->d_name, err);
         if (status == FR_OK && part)
-            status = fr_tree_remove(fr_disk_system(), path, err);
+            status = fr_dir_remove(fr_disk_system(), path, err);
         else if (status == FR_OK)
             (void)unlink(path);
     }

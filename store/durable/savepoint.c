@@ -303,7 +303,7 @@ enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path
     if (status == FR_OK)
         status = parent(path, above, err);
     if (status == FR_OK)
-        status = fr_tree_remove(durable->disk, part, err);
+        status = fr_dir_remove(durable->disk, part, err);
     if (status == FR_OK)
         status = fill(durable, part, out, err);
     if (status == FR_OK && durable->disk->rename(durable->disk->self, part, path) != 0)
@@ -311,7 +311,7 @@ enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path
     if (status == FR_OK)
         return sync_directory(durable->disk, above, err);
     struct fr_err ignored = {0}; /* what is left ends with .part, and goes at the next start */
-    (void)!fr_tree_remove(durable->disk, part, &ignored);
+    (void)!fr_dir_remove(durable->disk, part, &ignored);
     return status;
 }
 
@@ -344,10 +344,10 @@ enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err)
     char part[PATH_MAX];
     enum fr_status status = join(part, path, ".part", err);
     if (status == FR_OK)
-        status = fr_tree_remove(fr_disk_system(), part, err);
+        status = fr_dir_remove(fr_disk_system(), part, err);
     if (status == FR_OK && rename(path, part) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
-    return status == FR_OK ? fr_tree_remove(fr_disk_system(), part, err) : status;
+    return status == FR_OK ? fr_dir_remove(fr_disk_system(), part, err) : status;
 }
 
 /* ---- beginning from one ---- */
@@ -375,7 +375,7 @@ static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *
     for (size_t i = 0; i < FR_ARRAY_LEN(parts) && status == FR_OK; i++) {
         status = join(path, dir, parts[i], err);
         if (status == FR_OK)
-            status = fr_tree_remove(disk, path, err);
+            status = fr_dir_remove(disk, path, err);
     }
     return status;
 }

@@ -158,7 +158,7 @@ enum fr_status fr_savepoint_sweep(const struct fr_disk *disk, const char *dir, s
     while (status == FR_OK && next_entry(folder, part_end, name) > 0) {
         status = file_of(dir, name, part_end, path, err);
         if (status == FR_OK)
-            status = fr_tree_remove(disk, path, err);
+            status = fr_dir_remove(disk, path, err);
     }
     (void)closedir(folder);
     return status;

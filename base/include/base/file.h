@@ -49,7 +49,7 @@ enum fr_status fr_dir_make(const char *path,
 /* Removes path and all below it; nothing there is fine. The directory that path is in is synced
  * first: path may have got its name by a rename, and a power cut would take that back, to a name
  * under which files would be missing. FR_E_IO, FR_E_DENIED, FR_E_LIMIT: some of it may be left. */
-enum fr_status fr_tree_remove(const struct fr_disk *disk, const char *path, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_dir_remove(const struct fr_disk *disk, const char *path, struct fr_err *err) FR_MUST_CHECK;
 /* flock(LOCK_EX|LOCK_NB) on path (created); FR_E_BUSY names the holder's pid when the file says it.
  * The descriptor stays open for the life of the process. */
 enum fr_status fr_file_lock(const char *path, int *fd, struct fr_err *err) FR_MUST_CHECK;

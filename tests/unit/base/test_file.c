@@ -444,12 +444,12 @@ FR_CASE(a_tree_goes_after_its_directory_was_synced)
     faulty.disk.self = &faulty;
     faulty.countdown = 0;
     struct tree tree = make_tree(*state);
-    assert_int_equal(fr_tree_remove(&faulty.disk, tree.root, &err), FR_E_IO);
+    assert_int_equal(fr_dir_remove(&faulty.disk, tree.root, &err), FR_E_IO);
     assert_true(is_whole(&tree));
-    assert_int_equal(fr_tree_remove(&faulty.disk, tree.root, &err), FR_OK);
+    assert_int_equal(fr_dir_remove(&faulty.disk, tree.root, &err), FR_OK);
     assert_int_not_equal(access(tree.root, F_OK), 0);
     assert_int_equal(faulty.sync_dirs, 2);
-    assert_int_equal(fr_tree_remove(&faulty.disk, tree.root, &err), FR_OK); /* nothing is there */
+    assert_int_equal(fr_dir_remove(&faulty.disk, tree.root, &err), FR_OK); /* nothing is there */
     assert_int_equal(faulty.sync_dirs, 2);
 }
 
@@ -458,10 +458,10 @@ FR_CASE(a_walk_that_fails_is_no_removed_tree)
     struct fr_err err = {0};
     struct tree tree = make_tree(*state);
     fails_to_walk = ENOMEM;
-    assert_int_equal(fr_tree_remove(fr_disk_system(), tree.root, &err), FR_E_IO);
+    assert_int_equal(fr_dir_remove(fr_disk_system(), tree.root, &err), FR_E_IO);
     fails_to_walk = 0;
     assert_true(is_whole(&tree));
-    assert_int_equal(fr_tree_remove(fr_disk_system(), tree.root, &err), FR_OK);
+    assert_int_equal(fr_dir_remove(fr_disk_system(), tree.root, &err), FR_OK);
 }
 
 FR_CASE(a_lock_is_exclusive_and_names_its_holder)
