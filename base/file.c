@@ -136,11 +136,11 @@ enum fr_status fr_disk_error(struct fr_err *err, const char *what, const char *p
         return fr_err_set(err, FR_E_DENIED, "cannot %s %s: %s; check its owner and mode", what, path, reason);
     if (number == ENOTDIR)
         return fr_err_set(
-            err, FR_E_EXISTS,
+            err, FR_E_MISMATCH,
             "cannot %s %s: %s: a part of the path is not a directory; correct the path, or move that file away", what,
             path, reason);
     if (number == EISDIR)
-        return fr_err_set(err, FR_E_EXISTS, "cannot %s %s: %s", what, path, reason);
+        return fr_err_set(err, FR_E_MISMATCH, "cannot %s %s: %s", what, path, reason);
     if (number == ENAMETOOLONG)
         return fr_err_set(err, FR_E_LIMIT, "cannot %s %s: %s; use a shorter path", what, path, reason);
     if (number == EFBIG)
@@ -151,8 +151,8 @@ enum fr_status fr_disk_error(struct fr_err *err, const char *what, const char *p
         return fr_err_set(err, FR_E_DENIED, "cannot %s %s: %s; symbolic links are not followed there", what, path,
                           reason);
     if (number == EMFILE || number == ENFILE)
-        return fr_err_set(err, FR_E_LIMIT, "cannot %s %s: %s; raise the limit (LimitNOFILE= of systemd, ulimit -n)",
-                          what, path, reason);
+        return fr_err_set(err, FR_E_NO_DESCRIPTORS,
+                          "cannot %s %s: %s; raise the limit (LimitNOFILE= of systemd, ulimit -n)", what, path, reason);
     return fr_err_set(err, FR_E_IO, "cannot %s %s: %s", what, path, reason);
 }
 
@@ -299,7 +299,7 @@ static enum fr_status make_one(const char *path, struct fr_err *err)
     if (stat(path, &info) == 0) {
         if (S_ISDIR(info.st_mode))
             return FR_OK; /* also where the parent is read-only to us */
-        return fr_err_set(err, FR_E_EXISTS, "%s exists and is not a directory; give another path", path);
+        return fr_err_set(err, FR_E_MISMATCH, "%s exists and is not a directory; give another path", path);
     }
     return fr_disk_error(err, "create directory", path, number);
 }

@@ -53,6 +53,8 @@ const char *fr_status_name(enum fr_status status)
         return "unsupported";
     case FR_E_CANCELLED:
         return "cancelled";
+    case FR_E_NO_DESCRIPTORS:
+        return "no_descriptors";
     }
     return "unknown";
 }
@@ -83,6 +85,7 @@ enum fr_status_class fr_status_class(enum fr_status status)
     case FR_E_NONFINITE:
     case FR_E_LOST:
     case FR_E_STATE:
+    case FR_E_NO_DESCRIPTORS:
         return FR_CLASS_FATAL;
     }
     return FR_CLASS_FATAL; /* a code nobody classed must not be retried or dropped */

@@ -26,7 +26,8 @@ int fr_exit_code(enum fr_status status)
     case FR_E_INVALID:
     case FR_E_UNSUPPORTED:
         return FR_EXIT_CONFIG;
-    case FR_E_LIMIT: /* named in the message: of the process, of a path, of a file */
+    case FR_E_LIMIT:          /* named in the message: of the process, of a path, of a file */
+    case FR_E_NO_DESCRIPTORS: /* a limit, too: a restart meets it again */
     case FR_E_EXISTS:
     case FR_E_NOT_FOUND: /* a file of the state, or a directory that state_dir goes through */
     case FR_E_CORRUPT:

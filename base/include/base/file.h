@@ -31,8 +31,8 @@ enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *byt
                              const char *path, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_disk_sync(const struct fr_disk *disk, int fd, const char *path, struct fr_err *err) FR_MUST_CHECK;
 /* What a failed call's errno means to a caller, with a text that says what to do: FR_E_NO_SPACE,
- * FR_E_NOT_FOUND, FR_E_DENIED, FR_E_EXISTS (something else is there), FR_E_LIMIT (of a name, a
- * file's size, descriptors), FR_E_IO. `what` was to be done to path. */
+ * FR_E_NOT_FOUND, FR_E_DENIED, FR_E_MISMATCH (something else is there), FR_E_LIMIT (of a name, a
+ * file's size), FR_E_NO_DESCRIPTORS, FR_E_IO. `what` was to be done to path. */
 enum fr_status fr_disk_error(struct fr_err *err, const char *what, const char *path, int number) FR_MUST_CHECK;
 /* Writes under path.tmp, syncs, renames, syncs the directory. On an error before the rename the old
  * file stands; on a failed directory sync the new one is in place, but may be gone after a power
@@ -40,12 +40,12 @@ enum fr_status fr_disk_error(struct fr_err *err, const char *what, const char *p
  * (path too long). */
 enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, const void *bytes, size_t size,
                                struct fr_err *err) FR_MUST_CHECK;
-/* Reads a whole file of at most `limit` bytes, appended to out. FR_E_NOT_FOUND, FR_E_LIMIT,
- * FR_E_DENIED, FR_E_IO. */
+/* Reads a whole file of at most `limit` bytes, appended to out. FR_E_LIMIT: it is longer, or path
+ * is. Otherwise as fr_disk_error. */
 enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_dir_make(const char *path,
-                           /* parents too, mode 0700; existing is fine */
-                           struct fr_err *err) FR_MUST_CHECK;
+/* Parents, too, with mode 0700; one that exists is fine. FR_E_MISMATCH: what exists is no directory.
+ * FR_E_LIMIT: path is empty or too long. Otherwise as fr_disk_error. */
+enum fr_status fr_dir_make(const char *path, struct fr_err *err) FR_MUST_CHECK;
 /* Removes path and all below it; nothing there is fine. The directory that path is in is synced
  * first: path may have got its name by a rename, and a power cut would take that back, to a name
  * under which files would be missing. FR_E_IO, FR_E_DENIED, FR_E_LIMIT: some of it may be left. */

@@ -333,7 +333,7 @@ FR_CASE(read_tells_missing_from_unreadable)
     struct fr_err err;
     assert_int_equal(fr_file_read(place->path, 100, &buffer, &err), FR_E_NOT_FOUND);
     assert_non_null(strstr(err.text, place->path));
-    assert_int_equal(fr_file_read(place->root, 100, &buffer, &err), FR_E_EXISTS); /* a directory */
+    assert_int_equal(fr_file_read(place->root, 100, &buffer, &err), FR_E_MISMATCH); /* a directory */
     fr_buffer_release(&buffer);
 }
 
@@ -362,9 +362,9 @@ FR_CASE(dir_make_does_not_take_a_file_for_a_directory)
     struct fr_err err;
     char path[160];
     assert_int_equal(fr_file_replace(fr_disk_system(), place->path, "x", 1, &err), FR_OK);
-    assert_int_equal(fr_dir_make(place->path, &err), FR_E_EXISTS);
+    assert_int_equal(fr_dir_make(place->path, &err), FR_E_MISMATCH);
     snprintf(path, sizeof(path), "%s/below", place->path);
-    assert_int_equal(fr_dir_make(path, &err), FR_E_EXISTS);
+    assert_int_equal(fr_dir_make(path, &err), FR_E_MISMATCH);
 }
 
 /* Only an error of the disk itself has no class of its own. */
@@ -382,12 +382,12 @@ FR_CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk)
         {EPERM, FR_E_DENIED, "owner and mode"},
         {EROFS, FR_E_DENIED, "owner and mode"},
         {ELOOP, FR_E_DENIED, "symbolic links"},
-        {ENOTDIR, FR_E_EXISTS, "correct the path"},
-        {EISDIR, FR_E_EXISTS, ""},
+        {ENOTDIR, FR_E_MISMATCH, "correct the path"},
+        {EISDIR, FR_E_MISMATCH, ""},
         {EFBIG, FR_E_LIMIT, "ulimit -f"},
         {ENAMETOOLONG, FR_E_LIMIT, "use a shorter path"},
-        {EMFILE, FR_E_LIMIT, "ulimit -n"},
-        {ENFILE, FR_E_LIMIT, "ulimit -n"},
+        {EMFILE, FR_E_NO_DESCRIPTORS, "ulimit -n"},
+        {ENFILE, FR_E_NO_DESCRIPTORS, "ulimit -n"},
         {EIO, FR_E_IO, ""},
     };
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {

@@ -92,7 +92,8 @@ FR_CASE(sigint_ends_a_recovery)
 FR_CASE(only_what_a_restart_can_cure_says_try_again)
 {
     static const enum fr_status again[] = {FR_E_BUSY, FR_E_NO_SPACE, FR_E_NO_MEMORY, FR_E_UNAVAILABLE, FR_E_CANCELLED};
-    static const enum fr_status operator[] = {FR_E_DENIED, FR_E_LIMIT, FR_E_EXISTS, FR_E_NOT_FOUND};
+    static const enum fr_status operator[] = {FR_E_DENIED, FR_E_LIMIT, FR_E_NO_DESCRIPTORS, FR_E_MISMATCH,
+                                              FR_E_NOT_FOUND};
     for (size_t i = 0; i < FR_ARRAY_LEN(again); i++)
         assert_int_equal(fr_exit_code(again[i]), FR_EXIT_RETRY);
     for (size_t i = 0; i < FR_ARRAY_LEN(operator); i++)

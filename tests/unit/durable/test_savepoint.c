@@ -2,6 +2,7 @@
 #include "scene.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 
 #include "durable/savepoint.h"
 
@@ -239,6 +240,28 @@ FR_CASE(a_savepoint_is_asked_for_by_name_and_answered)
     free(names);
 }
 
+FR_CASE(a_process_that_opens_no_further_file_calls_no_savepoint_damaged)
+{
+    struct scene scene;
+    struct fr_durable *durable = make_state(&scene, 12);
+    struct scene at = beside(&scene);
+    struct fr_savepoint seen;
+    struct fr_err err = {0};
+    struct rlimit before, none;
+    take(durable, &at);
+    fr_durable_close(durable);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    int lowest = dup(STDERR_FILENO);
+    close(lowest);
+    none = before;
+    none.rlim_cur = (rlim_t)lowest;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    enum fr_status status = fr_savepoint_look(at.dir, &seen, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(status, FR_E_NO_DESCRIPTORS);
+    assert_non_null(strstr(err.text, "raise the limit"));
+}
+
 /* ---- a disk that fails at one call ---- */
 
 struct failing {
@@ -361,6 +384,7 @@ int main(void)
         SCENE_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint),
         SCENE_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing),
         SCENE_CASE(a_savepoint_is_asked_for_by_name_and_answered),
+        SCENE_CASE(a_process_that_opens_no_further_file_calls_no_savepoint_damaged),
         SCENE_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again),
         SCENE_CASE(a_damaged_current_of_the_store_is_a_damaged_state),
     };
