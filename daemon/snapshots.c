@@ -32,7 +32,7 @@ enum {
     WAIT_MS = 20,
     /* A cut comes at least every heartbeat (10 s) unless reading pauses; then a fold. */
     WAIT_MAX_MS = 120000,
-    RETRY_MS_MIN = 1000,
+    RETRY_MS_MIN = 1000, /* beside training; those of a drain are in service.h */
     RETRY_MS_MAX = 300000,
     NS_PER_MS = 1000000,
     QUOTED_MAX = 2200
@@ -139,10 +139,19 @@ void fr_snapshots_tell(struct fr_service *service, enum fr_status status, const 
 
 static void retry_later(const struct fr_service *service, struct fr_retry *retry)
 {
-    retry->wait_ms = retry->wait_ms == 0 ? RETRY_MS_MIN : 2 * retry->wait_ms;
-    if (retry->wait_ms > RETRY_MS_MAX)
-        retry->wait_ms = RETRY_MS_MAX;
-    retry->next_ns = fr_mono_ns(service->clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
+    bool ends = service->snapshots.ends;
+    fr_retry_longer(retry, service->clock, ends ? FR_RETRY_MS_MIN : RETRY_MS_MIN,
+                    ends ? FR_RETRY_MS_MAX : RETRY_MS_MAX);
+}
+
+/* A drain has export.drain_timeout for all its steps: they begin at once, however long the same
+ * ones had failed before. */
+static void begin_end(struct fr_service *service)
+{
+    service->snapshots.ends = true;
+    service->snapshots.take_retry = (struct fr_retry){0};
+    service->snapshots.point_retry = (struct fr_retry){0};
+    service->snapshots.hook_retry = (struct fr_retry){0};
 }
 
 /* ---- taking one ---- */
@@ -543,6 +552,8 @@ enum fr_status fr_step_snapshots(struct fr_service *service, struct fr_err *err)
     uint64_t now_ns = fr_mono_ns(service->clock);
     /* a drain waits for each step */
     bool ends = atomic_load(&service->snapshots.last) == FR_LAST_WANTED;
+    if (ends && !service->snapshots.ends)
+        begin_end(service);
     if (!ends && service->snapshots.looked_ns && now_ns - service->snapshots.looked_ns < (uint64_t)LOOK_MS * NS_PER_MS)
         return FR_AGAIN;
     service->snapshots.looked_ns = now_ns ? now_ns : 1;

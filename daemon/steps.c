@@ -30,12 +30,17 @@ static void set_starting(struct fr_service *service, const char *text)
     pthread_mutex_unlock(&service->lock);
 }
 
-static void wait_longer(struct fr_service *service, struct fr_retry *retry)
+void fr_retry_longer(struct fr_retry *retry, const struct fr_clock *clock, uint32_t least_ms, uint32_t most_ms)
 {
-    retry->wait_ms = retry->wait_ms == 0 ? FR_RETRY_MS_MIN : 2 * retry->wait_ms;
-    if (retry->wait_ms > FR_RETRY_MS_MAX)
-        retry->wait_ms = FR_RETRY_MS_MAX;
-    retry->next_ns = fr_mono_ns(service->clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
+    retry->wait_ms = retry->wait_ms == 0 ? least_ms : 2 * retry->wait_ms;
+    if (retry->wait_ms > most_ms)
+        retry->wait_ms = most_ms;
+    retry->next_ns = fr_mono_ns(clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
+}
+
+static void wait_longer(const struct fr_service *service, struct fr_retry *retry)
+{
+    fr_retry_longer(retry, service->clock, FR_RETRY_MS_MIN, FR_RETRY_MS_MAX);
 }
 
 /* In the log when the reason is another one, and once a minute. */

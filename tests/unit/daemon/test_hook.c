@@ -167,10 +167,11 @@ static void turn(struct fr_service *service)
     assert_int_equal(fr_step_snapshots(service, &err), FR_AGAIN);
 }
 
-FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
+static char *fails[] = {"/bin/false"}, *missing[] = {"/nothing/here"}, *succeeds[] = {"/bin/true"};
+
+/* CURRENT names a snapshot of epoch 8, and its hook has not run. */
+static struct fr_service *service_new(char *folder)
 {
-    char folder[] = "/tmp/freshet-hook-XXXXXX";
-    char *fails[] = {"/bin/false"}, *missing[] = {"/nothing/here"}, *succeeds[] = {"/bin/true"};
     struct fr_service *service = fr_alloc(1, sizeof(*service));
     struct fr_conf *conf = fr_alloc(1, sizeof(*conf));
     assert_non_null(mkdtemp(folder));
@@ -179,10 +180,29 @@ FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
     service->conf = conf;
     conf->state_dir = folder;
     conf->snapshot.n_hook = 1;
+    conf->snapshot.hook = fails;
     conf->snapshot.hook_timeout_ms = INT64_MAX;
     snprintf(service->snapshots.dir, sizeof(service->snapshots.dir), "%s/snapshots", folder);
     snprintf(service->snapshots.newest.name, sizeof(service->snapshots.newest.name), "ctr-1-8");
+    service->snapshots.newest.epoch = 8;
     service->snapshots.current = service->snapshots.newest;
+    atomic_store(&service->durable_epoch, 8);
+    return service;
+}
+
+static void service_free(struct fr_service *service)
+{
+    pthread_mutex_destroy(&service->lock);
+    (void)rmdir(service->conf->state_dir);
+    free(service->conf);
+    free(service);
+}
+
+FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
+{
+    char folder[] = "/tmp/freshet-hook-XXXXXX";
+    struct fr_service *service = service_new(folder);
+    struct fr_conf *conf = service->conf;
     const struct fr_retry *retry = &service->snapshots.hook_retry;
     uint32_t wait_ms = 1000;
     for (uint64_t failure = 1; failure <= 12; failure++) {
@@ -210,10 +230,39 @@ FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
     assert_int_equal(atomic_load(&service->snapshots.hook_failures), 12);
     turn(service); /* announced: not again */
     assert_false(fr_hook_runs(&service->snapshots.hook));
-    pthread_mutex_destroy(&service->lock);
-    (void)rmdir(folder);
-    free(conf);
-    free(service);
+    service_free(service);
+}
+
+/* One run of the hook, while the clock stands still. */
+static void run_hook(struct fr_service *service)
+{
+    assert_int_equal(fr_step_snapshots(service, &err), FR_AGAIN);
+    assert_true(fr_hook_runs(&service->snapshots.hook));
+    FR_UNTIL (!fr_hook_runs(&service->snapshots.hook))
+        assert_int_equal(fr_step_snapshots(service, &err), FR_AGAIN);
+}
+
+FR_CASE(a_drain_runs_a_hook_at_once_that_had_failed_for_long_and_repeats_it_soon)
+{
+    char folder[] = "/tmp/freshet-hook-XXXXXX";
+    struct fr_service *service = service_new(folder);
+    struct fr_retry *retry = &service->snapshots.hook_retry;
+    retry->wait_ms = 300000;
+    retry->next_ns = fake.mono_ns + 300000u * UINT64_C(1000000);
+    turn(service);
+    assert_false(fr_hook_runs(&service->snapshots.hook));
+    atomic_store(&service->snapshots.last, FR_LAST_WANTED);
+    for (uint64_t failure = 1; failure <= 8; failure++) {
+        run_hook(service);
+        assert_int_equal(atomic_load(&service->snapshots.hook_failures), failure);
+        assert_in_range(retry->wait_ms, FR_RETRY_MS_MIN, FR_RETRY_MS_MAX);
+        fake.mono_ns = retry->next_ns;
+    }
+    service->conf->snapshot.hook = succeeds;
+    run_hook(service);
+    assert_int_equal(fr_step_snapshots(service, &err), FR_AGAIN);
+    assert_int_equal(atomic_load(&service->snapshots.last), FR_LAST_DONE);
+    service_free(service);
 }
 
 int main(void)
@@ -226,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup(a_hook_that_runs_is_ended_on_demand, begin),
         cmocka_unit_test_setup(a_program_that_is_missing_or_none_is_told_by_its_name, begin),
         cmocka_unit_test_setup(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds, begin),
+        cmocka_unit_test_setup(a_drain_runs_a_hook_at_once_that_had_failed_for_long_and_repeats_it_soon, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
