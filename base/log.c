@@ -90,6 +90,17 @@ void fr_log(enum fr_log_level level, const char *component, const char *event, c
     errno = saved_errno;
 }
 
+void fr_log_surely(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
+{
+    int saved_errno = errno;
+    char line[LINE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    fr_log_put(FR_LOG_LINE_TEXT, line, make_line(line, level, component, event, format, arguments));
+    va_end(arguments);
+    errno = saved_errno;
+}
+
 void fr_log_last(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
 {
     int saved_errno = errno;

@@ -35,9 +35,9 @@
 #include "base/thread.h"
 
 enum {
-    RING_BYTES = 64 << 10, /* some 300 lines: a burst, not a history */
-    LOOK_MS = 5,           /* how often a signal handler looks whether the ring is empty */
-    FLUSH_MS = 5000,       /* for a reader that reads, and too slowly */
+    RING_BYTES = 256 << 10, /* some 1300 lines: a burst, as of a start with hundreds of partitions */
+    LOOK_MS = 5,          /* how often a signal handler looks whether the ring is empty */
+    FLUSH_MS = 5000,      /* for a reader that reads, and too slowly */
 };
 
 struct head { /* before each line of the ring */

@@ -222,6 +222,16 @@ static bool close_in_time(struct fr_service *service)
     return true;
 }
 
+/* The line of an end that is no drain; the exit code. */
+static int tell_stopped(enum fr_status status, const struct fr_err *err)
+{
+    char text[2200];
+    int code = fr_exit_code(status);
+    fr_log_surely(FR_LOG_ERROR, "daemon", "stopped", "code=%d status=%s reason=%s", code, fr_status_name(status),
+                  fr_log_quote(text, sizeof(text), err->text));
+    return code;
+}
+
 static int run(struct fr_conf *conf, const struct arguments *arguments)
 {
     struct fr_service *service = fr_alloc(1, sizeof(*service));
@@ -238,11 +248,10 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)
         status = fr_service_run(service, &err);
-    int code = fr_exit_code(status);
+    int code = FR_EXIT_OK;
     char text[2200] = "";
     if (status != FR_OK) /* at once: what is closed now may be broken */
-        fr_log(FR_LOG_ERROR, "daemon", "stopped", "code=%d status=%s reason=%s", code, fr_status_name(status),
-               fr_log_quote(text, sizeof(text), err.text));
+        code = tell_stopped(status, &err);
     else
         fr_progress_end(service, text, sizeof(text));
     bool closed = close_in_time(service);
@@ -300,10 +309,7 @@ static enum fr_status check_machine(const struct fr_conf *conf, struct fr_err *e
  * end badly, and there is nothing of ours to close. */
 __attribute__((noreturn)) static void refuse(enum fr_status status, const struct fr_err *err)
 {
-    char text[2200];
-    int code = fr_exit_code(status);
-    fr_log(FR_LOG_ERROR, "daemon", "stopped", "code=%d status=%s reason=%s", code, fr_status_name(status),
-           fr_log_quote(text, sizeof(text), err->text));
+    int code = tell_stopped(status, err);
     fr_log_flush();
     _exit(code);
 }

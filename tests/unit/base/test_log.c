@@ -159,7 +159,7 @@ FR_CASE(a_label_stands_in_every_line_behind_the_level)
 
 /* ---- a reader that does not read ---- */
 
-enum { HANG_S = 60, LINES = 2000 }; /* a caller that waits ends by SIGALRM */
+enum { HANG_S = 60, LINES = 20000 }; /* a caller that waits ends by SIGALRM */
 
 static void fill_pipe(int fd)
 {
@@ -244,6 +244,20 @@ static struct child start_child(void (*body)(int told, int go))
     return (struct child){.pid = pid, .err = err[0], .told = told[0], .go = go[1]};
 }
 
+/* All that it writes until its end, without the zeros that filled the pipe. */
+static char *read_lines(struct child child)
+{
+    static char text[8 << 20];
+    size_t size = 0, filled = 0;
+    ssize_t n;
+    while (size < sizeof(text) - 1 && (n = read(child.err, text + size, sizeof(text) - 1 - size)) > 0)
+        size += (size_t)n;
+    text[size] = '\0';
+    while (filled < size && text[filled] == '\0')
+        filled++;
+    return text + filled;
+}
+
 static int end_child(struct child child)
 {
     int status = 0;
@@ -296,23 +310,36 @@ static void check_lines(char *text, uint64_t lost)
 
 FR_CASE(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is)
 {
-    static char text[8 << 20];
     uint64_t lost = 0;
-    size_t size = 0;
-    ssize_t n;
     struct child child = start_child(log_many);
     /* nobody reads until here */
     assert_int_equal(read(child.told, &lost, sizeof(lost)), sizeof(lost));
     assert_true(lost > 0 && lost < LINES);
     assert_int_equal(write(child.go, "g", 1), 1);
-    while (size < sizeof(text) - 1 && (n = read(child.err, text + size, sizeof(text) - 1 - size)) > 0)
-        size += (size_t)n;
-    text[size] = '\0';
+    char *lines = read_lines(child);
     assert_int_equal(end_child(child), 0);
-    size_t filled = 0; /* the zeros before */
-    while (filled < size && text[filled] == '\0')
-        filled++;
-    check_lines(text + filled, lost);
+    check_lines(lines, lost);
+}
+
+static void stop_after_a_burst(int told, int go)
+{
+    (void)go;
+    for (int i = 0; i < LINES; i++)
+        fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
+    if (write(told, "t", 1) != 1)
+        _exit(3);
+    fr_log_surely(FR_LOG_ERROR, "daemon", "stopped", "reason=%03000d", 1); /* needs room that is not there */
+    fr_log_flush();
+}
+
+FR_CASE(a_line_that_must_be_written_waits_for_room_in_a_burst)
+{
+    char byte;
+    struct child child = start_child(stop_after_a_burst);
+    assert_int_equal(read(child.told, &byte, 1), 1);
+    const char *lines = read_lines(child);
+    assert_int_equal(end_child(child), 0);
+    assert_non_null(strstr(lines, "event=stopped "));
 }
 
 static void end_at_once(int told, int go)
@@ -374,6 +401,7 @@ int main(void)
         cmocka_unit_test(a_line_that_would_wait_is_lost_and_the_next_one_says_so),
         cmocka_unit_test(a_closed_stderr_loses_lines_and_nothing_else),
         cmocka_unit_test(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is),
+        cmocka_unit_test(a_line_that_must_be_written_waits_for_room_in_a_burst),
         cmocka_unit_test(an_end_waits_for_the_reader_no_longer_than_its_patience),
         cmocka_unit_test(what_libraries_write_to_a_full_pipe_does_not_wait_either),
         cmocka_unit_test(nothing_follows_the_last_line),
