@@ -41,7 +41,7 @@ enum {
 };
 
 struct head { /* before each line of the ring */
-    uint32_t size, lost;
+    uint64_t size, lost;
 };
 
 static struct {
@@ -50,7 +50,7 @@ static struct {
     pthread_t thread;
     bool running, ended;
     uint64_t begin, end; /* of the bytes that wait; the place is the number modulo RING_BYTES */
-    uint32_t gap;        /* lost since the newest line in the ring */
+    uint64_t gap;        /* lost since the newest line in the ring */
     char bytes[RING_BYTES];
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -103,16 +103,24 @@ static bool write_line(const char *line, size_t size, int wait_ms)
     return wait_ms < 0 ? write_all(line, size) : write_soon(line, size, wait_ms);
 }
 
+static void count_lost(void)
+{
+    atomic_fetch_add(&total, 1);
+    atomic_fetch_add(&missing, 1);
+}
+
 /* A line, or none (size 0), before which so many were lost; wait_ms < 0: for ever. */
 static void deliver(const char *line, size_t size, uint64_t lost, int wait_ms)
 {
     char note[FR_LOG_LINE_MAX];
     untold += lost;
-    if (untold > 0 && write_line(note, fr_log_lost_line(note, untold), wait_ms))
+    if (untold > 0 && write_line(note, fr_log_lost_line(note, untold), wait_ms)) {
+        atomic_fetch_sub(&missing, untold);
         untold = 0;
+    }
     if (size > 0 && !write_line(line, size, wait_ms)) {
         untold++;
-        atomic_fetch_add(&total, 1);
+        count_lost();
     }
 }
 
@@ -158,7 +166,6 @@ static void *writer_main(void *unused)
         pthread_mutex_unlock(&ring.lock);
         deliver(line, head.size, head.lost, -1);
         pthread_mutex_lock(&ring.lock);
-        atomic_store(&missing, ring.gap + untold);
         if (head.size > 0)
             atomic_fetch_sub(&waiting, 1);
         pthread_cond_broadcast(&ring.moved);
@@ -193,15 +200,14 @@ static void put_in_ring(enum fr_log_line kind, const char *line, size_t size)
     while (patient && !has_room(size))
         patient = wait_moved();
     if (has_room(size)) {
-        struct head head = {.size = (uint32_t)size, .lost = ring.gap};
+        struct head head = {.size = size, .lost = ring.gap};
         copy_in(&head, sizeof(head));
         copy_in(line, size);
         ring.gap = 0;
         atomic_fetch_add(&waiting, 1);
     } else {
-        ring.gap += ring.gap < UINT32_MAX;
-        atomic_fetch_add(&total, 1);
-        atomic_fetch_add(&missing, 1);
+        ring.gap++;
+        count_lost();
     }
     pthread_cond_signal(&ring.filled);
 }
@@ -217,7 +223,6 @@ void fr_log_put(enum fr_log_line kind, const char *line, size_t size)
             wait_written();
     } else if (!ended) {
         deliver(line, size, 0, kind == FR_LOG_LINE_PLAIN ? 0 : FR_LOG_PATIENCE_MS);
-        atomic_store(&missing, untold);
     }
     pthread_mutex_unlock(&ring.lock);
 }

@@ -321,6 +321,51 @@ FR_CASE(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is)
     check_lines(lines, lost);
 }
 
+static void wait_and_tell(int told, int go, uint64_t number)
+{
+    char byte = 0;
+    if (write(told, &number, sizeof(number)) != (ssize_t)sizeof(number) || read(go, &byte, 1) != 1)
+        _exit(3);
+}
+
+static void lose_and_log(int told, int go)
+{
+    uint64_t unsaid = 0;
+    for (int i = 0; i < LINES; i++)
+        fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
+    (void)fr_log_lost(&unsaid);
+    wait_and_tell(told, go, unsaid);
+    fr_log_surely(FR_LOG_INFO, "a", "after", NULL); /* the note goes before it */
+    wait_and_tell(told, go, unsaid);
+    (void)fr_log_lost(&unsaid);
+    wait_and_tell(told, go, unsaid);
+}
+
+static void read_some(int fd, size_t size)
+{
+    static char bytes[4096];
+    for (ssize_t n; size > 0; size -= (size_t)n) {
+        n = read(fd, bytes, size < sizeof(bytes) ? size : sizeof(bytes));
+        assert_true(n > 0);
+    }
+}
+
+FR_CASE(lines_are_unsaid_until_the_line_that_names_them_is_written)
+{
+    enum { SOME = 80 << 10 }; /* more than a pipe holds: lines are written meanwhile; less than all */
+    uint64_t unsaid[3];
+    struct child child = start_child(lose_and_log);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(read(child.told, &unsaid[i], sizeof(unsaid[i])), sizeof(unsaid[i]));
+        if (i < 2)
+            read_some(child.err, SOME);
+        assert_int_equal(write(child.go, "g", 1), 1);
+    }
+    assert_int_equal(end_child(child), 0);
+    assert_true(unsaid[0] > 0);
+    assert_true(unsaid[2] == unsaid[0]);
+}
+
 static void stop_after_a_burst(int told, int go)
 {
     (void)go;
@@ -401,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_line_that_would_wait_is_lost_and_the_next_one_says_so),
         cmocka_unit_test(a_closed_stderr_loses_lines_and_nothing_else),
         cmocka_unit_test(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is),
+        cmocka_unit_test(lines_are_unsaid_until_the_line_that_names_them_is_written),
         cmocka_unit_test(a_line_that_must_be_written_waits_for_room_in_a_burst),
         cmocka_unit_test(an_end_waits_for_the_reader_no_longer_than_its_patience),
         cmocka_unit_test(what_libraries_write_to_a_full_pipe_does_not_wait_either),
