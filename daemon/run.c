@@ -29,12 +29,17 @@ static int wait_turn(struct fr_service *service)
     return signal_number;
 }
 
-void fr_service_second_signal(const struct fr_service *service, uint64_t first_ns)
+bool fr_service_stops(struct fr_service *service, int signal_number)
 {
-    if (fr_mono_ns(service->clock) - first_ns < (uint64_t)FR_SECOND_SIGNAL_MS * 1000000u)
-        return;
-    fr_log_last(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
-    _exit(FR_EXIT_RETRY);
+    uint64_t now_ns = fr_mono_ns(service->clock);
+    if (signal_number == SIGTERM && service->stop_ns &&
+        now_ns - service->stop_ns >= (uint64_t)FR_SECOND_SIGNAL_MS * 1000000u) {
+        fr_log_last(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
+        _exit(FR_EXIT_RETRY);
+    }
+    if (signal_number == SIGTERM && !service->stop_ns)
+        service->stop_ns = now_ns ? now_ns : 1;
+    return signal_number == SIGTERM || signal_number == SIGQUIT;
 }
 
 static bool has_failed(struct fr_service *service, struct fr_err *err)
@@ -157,11 +162,9 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
     enum fr_status status = fr_loops_start(service, err);
     if (status != FR_OK)
         return status;
-    uint64_t drain_begin_ns = 0, stop_ns = 0;
-    if (atomic_load(&service->stop_recovery)) { /* it was done all the same */
-        stop_ns = fr_mono_ns(service->clock);
+    uint64_t drain_begin_ns = 0;
+    if (atomic_load(&service->stop_recovery)) /* it was done all the same */
         begin_drain(service, "signal");
-    }
     for (;;) {
         int signal_number = wait_turn(service);
         fr_documents_publish(service);
@@ -171,13 +174,8 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
         if (signal_number == SIGHUP)
             fr_log(FR_LOG_WARN, "daemon", "reload",
                    "note=\"reloading is not in this version; restart to change the configuration\"");
-        if (signal_number == SIGTERM) {
-            if (stop_ns)
-                fr_service_second_signal(service, stop_ns);
-            else
-                stop_ns = fr_mono_ns(service->clock);
+        if (fr_service_stops(service, signal_number))
             begin_drain(service, "signal");
-        }
         if (atomic_load(&service->loops[FR_LOOP_TRAINER].done))
             begin_drain(service, "end_of_stream");
         if (atomic_load(&service->phase) != FR_PHASE_DRAINING)

@@ -220,7 +220,7 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
 
 /* Recovery on its own thread, while the caller's waits for signals: one ends it within moments, a
  * second one the process. Either way nothing is lost. Until it is joined, service is the thread's,
- * but for the atomics. */
+ * except the atomics and stop_ns. */
 struct recovery {
     struct fr_service *service;
     enum fr_status status;
@@ -240,18 +240,12 @@ static enum fr_status recover(struct fr_service *service, struct fr_err *err)
 {
     struct recovery recovery = {.service = service};
     pthread_t thread;
-    uint64_t stop_ns = 0;
     if (!fr_thread_start(&thread, "recovery", recover_main, &recovery))
         return fr_err_set(err, FR_E_NO_MEMORY, "cannot start a thread for recovery: %s", FR_THREADS_SHORT);
     while (!atomic_load(&recovery.done)) {
-        if (fr_signals_wait(RECOVERY_TICK_MS) != SIGTERM)
-            continue;
-        if (atomic_exchange(&service->stop_recovery, true)) {
-            fr_service_second_signal(service, stop_ns);
-            continue;
-        }
-        stop_ns = fr_mono_ns(service->clock);
-        fr_log(FR_LOG_INFO, "daemon", "recovery_stopped", "why=signal");
+        if (fr_service_stops(service, fr_signals_wait(RECOVERY_TICK_MS)) &&
+            !atomic_exchange(&service->stop_recovery, true))
+            fr_log(FR_LOG_INFO, "daemon", "recovery_stopped", "why=signal");
     }
     pthread_join(thread, NULL);
     if (recovery.status != FR_OK && err)

@@ -168,6 +168,7 @@ struct fr_service {
     uint64_t left_timeline; /* --new-timeline N; 0: not asked for */
 
     struct fr_progress progress; /* main thread */
+    uint64_t stop_ns;            /* main thread: when the first SIGTERM came; 0: none */
     struct fr_registry *registry;
     struct {
         uint64_t looked_ns, other_ns, thread_ns[FR_TIMED_THREADS];
@@ -258,15 +259,16 @@ void fr_service_close(struct fr_service *service);
 
 /* run.c */
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
-/* A second signal ends the process, unless it belongs to the first: `timeout` and others signal a
- * process and then its group, so that one stop arrives twice. */
-void fr_service_second_signal(const struct fr_service *service, uint64_t first_ns);
+/* Whether the answer of fr_signals_wait asks for a drain. A second SIGTERM ends the process, unless
+ * it belongs to the first: `timeout` and others signal a process and then its group, so that one
+ * stop arrives twice. Main thread. */
+bool fr_service_stops(struct fr_service *service, int signal_number);
 void fr_service_fail(struct fr_service *service, const struct fr_err *err);
 int fr_exit_code(enum fr_status status);
 
 /* signals.c: blocks and takes what asks for something, ignores what else would end the process. */
 void fr_signals_take(void);
-/* Waits for one of ours: SIGTERM for all that ask for a drain, SIGHUP; 0: none. */
+/* Waits for one of ours: SIGTERM, also for SIGINT; SIGQUIT, also for SIGXCPU; SIGHUP; 0: none. */
 int fr_signals_wait(long most_ms);
 /* From here on an abort ends with a line and an exit code; `dir` is looked at for room. */
 void fr_signals_aborts(const char *dir);

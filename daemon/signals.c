@@ -3,7 +3,8 @@
  * Signals are waited for by the main thread only; the threads it starts inherit the mask. A library
  * may have started threads before main (OpenBLAS does), with nothing blocked: what the kernel hands
  * to one of those is passed on. TERM, INT, QUIT and XCPU (the limit of processor time) ask for a
- * drain. All others that would end the process without one are ignored, those that report a fault
+ * drain; a second TERM or INT does not wait for it, while the kernel repeats XCPU every second and
+ * means the same. All others that would end the process without one are ignored, those that report a fault
  * excepted: a stray USR1 is no reason to stop.
  *
  * Libraries end a process by abort: an assertion, an exception that nobody catches, a heap that is
@@ -139,8 +140,9 @@ int fr_signals_wait(long most_ms)
     taken(&set);
     struct timespec timeout = {.tv_nsec = most_ms * 1000000L};
     int number = sigtimedwait(&set, NULL, &timeout);
-    for (size_t i = 0; i < FR_ARRAY_LEN(drains); i++)
-        if (drains[i] == number)
-            return SIGTERM;
+    if (number == SIGINT)
+        return SIGTERM;
+    if (number == SIGXCPU)
+        return SIGQUIT;
     return number > 0 ? number : 0;
 }

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -89,6 +90,37 @@ FR_CASE(sigint_ends_a_recovery)
     check_signal(SIGINT);
 }
 
+/* In a child, since it may end: the signals come one after the other, so many ms apart. */
+static int status_after(const int *signals, size_t n, int64_t apart_ms)
+{
+    int status = 0;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        static struct fr_service service;
+        struct fr_clock_fake fake;
+        fr_clock_fake_init(&fake, 0);
+        service.clock = &fake.clock;
+        for (size_t i = 0; i < n; i++) {
+            if (pthread_kill(pthread_self(), signals[i]) != 0 || !fr_service_stops(&service, fr_signals_wait(100)))
+                _exit(99);
+            fr_clock_fake_advance_ms(&fake, apart_ms);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+FR_CASE(a_second_term_or_int_ends_the_process_and_no_other_signal)
+{
+    static const int again[] = {SIGXCPU, SIGXCPU, SIGQUIT, SIGTERM, SIGXCPU, SIGQUIT}, twice[] = {SIGINT, SIGTERM};
+    assert_int_equal(status_after(again, FR_ARRAY_LEN(again), 1000), 0);
+    assert_int_equal(status_after(twice, FR_ARRAY_LEN(twice), 999), 0);
+    assert_int_equal(status_after(twice, FR_ARRAY_LEN(twice), 1000), FR_EXIT_RETRY);
+}
+
 FR_CASE(only_what_a_restart_can_cure_says_try_again)
 {
     static const enum fr_status again[] = {FR_E_BUSY, FR_E_NO_SPACE, FR_E_NO_MEMORY, FR_E_UNAVAILABLE, FR_E_CANCELLED};
@@ -108,11 +140,14 @@ int main(void)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGQUIT);
+    sigaddset(&set, SIGXCPU);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sigterm_ends_a_recovery),
         cmocka_unit_test(sigint_ends_a_recovery),
+        cmocka_unit_test(a_second_term_or_int_ends_the_process_and_no_other_signal),
         cmocka_unit_test(only_what_a_restart_can_cure_says_try_again),
     };
     return cmocka_run_group_tests_name("daemon recovery", tests, NULL, NULL);
