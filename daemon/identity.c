@@ -85,22 +85,24 @@ enum fr_status fr_identity_write(struct fr_service *service, struct fr_err *err)
 struct compared {
     struct fr_durable *durable;
     const char *dir;
+    struct fr_buffer newest; /* model record of the newest epoch, terminated; empty: none */
 };
 
-/* The model record of the newest epoch instead of what the state began with; without one that
- * stays. */
-static enum fr_status newest_model(struct fr_durable *durable, struct fr_buffer *cfg, struct fr_err *err)
+/* The model record in the head of the newest epoch's journal file, terminated; it stays empty where
+ * there is none. */
+static enum fr_status read_newest_model(struct compared *with, struct fr_err *err)
 {
     struct fr_buffer head = {0};
     struct fr_codec_settings settings = {0};
-    enum fr_status status = fr_durable_newest_head(durable, &head, err);
+    enum fr_status status = fr_durable_newest_head(with->durable, &head, err);
     if (status == FR_OK && fr_codec_settings_parse(head.data, head.size, &settings) != FR_OK)
         status = fr_err_set(err, FR_E_CORRUPT,
-                            "the head of the newest journal file cannot be read; "
-                            "restore the state directory from a savepoint or a copy");
+                            "the head of the newest journal file in %s cannot be read; restore the directory from a "
+                            "savepoint or a copy",
+                            with->dir);
     if (status == FR_OK) {
-        fr_buffer_clear(cfg);
-        fr_buffer_append(cfg, settings.cfg, settings.cfg_size);
+        fr_buffer_append(&with->newest, settings.cfg, settings.cfg_size);
+        fr_buffer_terminate(&with->newest);
     }
     fr_codec_settings_release(&settings);
     fr_buffer_release(&head);
@@ -119,8 +121,10 @@ static enum fr_status compare_file(struct fr_service *service, const struct comp
                             "copy of the directory, or begin anew with another state_dir and export.topic",
                             with->dir, file->name);
     bool training = file->write == write_training;
-    if (status == FR_OK && file->write == write_model)
-        status = newest_model(with->durable, &before, err);
+    if (status == FR_OK && file->write == write_model && with->newest.size > 0) {
+        fr_buffer_clear(&before);
+        fr_buffer_append(&before, with->newest.data, with->newest.size);
+    }
     if (status == FR_OK && training && identity->training.settings.size == 0)
         fr_buffer_append(&identity->training.settings, before.data, before.size);
     if (status == FR_OK) {
@@ -139,27 +143,27 @@ static enum fr_status compare_file(struct fr_service *service, const struct comp
     return status == FR_E_INVALID ? FR_E_CORRUPT : status;
 }
 
+/* The first of those that no state takes over. */
+static const char *first_refused(const struct fr_conf_changes *changes)
+{
+    for (uint32_t i = 0; i < changes->n && i < FR_CONF_CHANGES_MAX; i++)
+        if (changes->list[i].refused)
+            return changes->list[i].text;
+    return "";
+}
+
 /* The newest epoch's journal file says what model it is of: a model.json of another state is not
  * taken for its own, whatever the configuration says. One that is older than a change follows
  * it. */
-static enum fr_status check_head(struct fr_service *service, struct fr_err *err)
+static enum fr_status check_head(const struct compared *with, struct fr_err *err)
 {
-    struct fr_durable_status durable;
-    struct fr_buffer head = {0}, recorded = {0}, cfg = {0};
-    struct fr_codec_settings settings = {0};
+    struct fr_buffer recorded = {0};
     struct fr_conf_changes *changes = fr_alloc(1, sizeof(*changes));
-    fr_durable_get_status(service->durable, &durable);
-    enum fr_status status = fr_durable_read_epoch(service->durable, durable.epoch, NULL, &head, err);
-    if (status == FR_OK)
-        status = fr_durable_read_file(service->durable, files[0].name, &recorded, err);
-    if (status == FR_OK && fr_codec_settings_parse(head.data, head.size, &settings) != FR_OK)
-        status = fr_err_set(err, FR_E_CORRUPT, "the head of the newest journal file in %s cannot be read",
-                            service->conf->state_dir);
+    const char *newest = (const char *)with->newest.data;
+    enum fr_status status = fr_durable_read_file(with->durable, files[0].name, &recorded, err);
     if (status == FR_OK) {
-        fr_buffer_append(&cfg, settings.cfg, settings.cfg_size);
-        fr_buffer_terminate(&cfg);
         fr_buffer_terminate(&recorded);
-        status = files[0].compare((const char *)recorded.data, (const char *)cfg.data, changes, err);
+        status = files[0].compare((const char *)recorded.data, newest, changes, err);
         status = status == FR_E_INVALID ? FR_E_CORRUPT : status;
     }
     if (status == FR_OK && changes->n_refused > 0)
@@ -167,16 +171,12 @@ static enum fr_status check_head(struct fr_service *service, struct fr_err *err)
             fr_err_set(err, FR_E_CORRUPT,
                        "the epochs in %s are of another model than its %s (%.200s): files of two states are mixed; "
                        "restore all of the directory from one copy",
-                       service->conf->state_dir, files[0].name, changes->list[0].text);
+                       with->dir, files[0].name, first_refused(changes));
     else if (status == FR_OK && changes->n > 0) /* the next change is judged from there */
-        status = fr_durable_write_file(service->durable, files[0].name, settings.cfg, settings.cfg_size, err);
+        status = fr_durable_write_file(with->durable, files[0].name, newest, strlen(newest), err);
     free(changes);
-    fr_codec_settings_release(&settings);
-    fr_buffer_release(&head);
     fr_buffer_release(&recorded);
-    fr_buffer_release(&cfg);
-    /* a state that began from a savepoint has no epoch in its journal yet */
-    return status == FR_E_NOT_FOUND ? FR_OK : status;
+    return status;
 }
 
 static uint32_t kept(const struct fr_conf_changes *changes)
@@ -247,11 +247,13 @@ enum fr_status fr_identity_check(struct fr_service *service, const uint8_t *sect
     if (status != FR_OK)
         return fr_err_set(err, status, "the section \"" FR_SECTION_TRAINING "\" was refused (%s)",
                           fr_status_name(status));
-    const struct compared with = {service->durable, service->conf->state_dir};
+    struct compared with = {.durable = service->durable, .dir = service->conf->state_dir};
+    status = read_newest_model(&with, err);
     for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
         status = compare_file(service, &with, &files[i], err);
-    if (status == FR_OK)
-        status = check_head(service, err);
+    if (status == FR_OK && with.newest.size > 0)
+        status = check_head(&with, err);
+    fr_buffer_release(&with.newest);
     if (status != FR_OK || identity->changes.n == 0)
         return status;
     log_changes(&identity->changes);
@@ -269,10 +271,12 @@ enum fr_status fr_identity_fits(struct fr_service *service, struct fr_durable *s
     struct fr_identity *identity = &service->identity;
     struct fr_durable_view *view = NULL;
     struct fr_durable_folded_epoch folded;
-    const struct compared with = {savepoint, service->restore};
+    struct compared with = {.durable = savepoint, .dir = service->restore};
     enum fr_status status = fr_durable_view_open(savepoint, &view, &folded, err);
     if (status == FR_OK)
         status = fr_durable_view_sections(view, keep_training, &identity->training, err);
+    if (status == FR_OK)
+        status = read_newest_model(&with, err);
     for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
         if (!other || strcmp(files[i].name, FR_IDENTITY_DELTA) != 0) /* its own */
             status = compare_file(service, &with, &files[i], err);
@@ -280,6 +284,7 @@ enum fr_status fr_identity_fits(struct fr_service *service, struct fr_durable *s
         log_changes(&identity->changes);
         status = refuse(service, with.dir, err);
     }
+    fr_buffer_release(&with.newest);
     fr_durable_view_close(view);
     fr_trainer_training_release(&identity->training);
     *identity = (struct fr_identity){0};

@@ -12,14 +12,18 @@
 static char dir[32];
 static struct fr_service *service;
 static struct fr_err err;
+static const char *and_set; /* one more for starts that set something */
 
 static struct fr_conf *load(const char *set)
 {
     char state[64];
     snprintf(state, sizeof(state), "state_dir=%s", dir);
-    const char *sets[] = {state, set};
-    struct fr_conf_load_options options = {
-        .path = FR_SOURCE_DIR "/tests/integration/operating.yaml", .sets = sets, .n_sets = set ? 2 : 1};
+    const char *sets[] = {state, set, and_set};
+    struct fr_conf_load_options options = {.path = FR_SOURCE_DIR "/tests/integration/operating.yaml",
+                                           .sets = sets,
+                                           .n_sets = and_set ? 3
+                                                     : set   ? 2
+                                                             : 1};
     struct fr_conf *conf = NULL;
     struct fr_buffer problems = {0};
     if (fr_conf_load(&options, &conf, &problems) != FR_OK)
@@ -125,6 +129,23 @@ FR_CASE(epochs_of_another_model_than_the_files_are_refused)
     assert_non_null(strstr(err.text, "files of two states are mixed"));
 }
 
+FR_CASE(files_that_are_mixed_are_told_by_what_no_state_takes_over)
+{
+    char command[128];
+    assert_int_equal(start("seed=77", false), FR_OK);
+    snprintf(command, sizeof(command), "cp %s/model.json %s/kept", dir, dir);
+    assert_int_equal(system(command), 0);
+    and_set = "labels.click.key=clicked"; /* which a state takes over, and comes first */
+    assert_int_equal(start("tables.user.dim=3", true), FR_OK);
+    assert_int_equal(start("tables.user.dim=3", false), FR_OK);
+    snprintf(command, sizeof(command), "mv %s/kept %s/model.json", dir, dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(start("tables.user.dim=3", false), FR_E_CORRUPT);
+    and_set = NULL;
+    if (!strstr(err.text, "(tables.user.parts.v.dim: "))
+        fail_msg("%s", err.text);
+}
+
 #define STATE_CASE(name) cmocka_unit_test_setup_teardown(name, make_state, remove_state)
 
 int main(void)
@@ -133,6 +154,7 @@ int main(void)
         STATE_CASE(a_start_that_trained_nothing_binds_nobody),
         STATE_CASE(a_file_that_is_missing_beside_epochs_is_refused_with_the_remedy),
         STATE_CASE(epochs_of_another_model_than_the_files_are_refused),
+        STATE_CASE(files_that_are_mixed_are_told_by_what_no_state_takes_over),
     };
     return cmocka_run_group_tests_name("daemon identity", tests, NULL, NULL);
 }
