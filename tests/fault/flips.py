@@ -16,7 +16,6 @@ What fails is kept. With --only just one flip of the N is made, and kept.
 import argparse
 import collections
 import concurrent.futures
-import threading
 
 from power_run import *  # noqa: E402,F403
 
@@ -70,7 +69,6 @@ class Flips:
                 self.kinds.setdefault(kind_of(path.relative_to(self.state)), []).append(path.relative_to(self.state))
         for savepoint in self.state.glob("savepoints/*"):
             self.hash_of(savepoint)
-        self.room = threading.Semaphore(arguments.workers + 1)
 
     def hash_of(self, directory):
         """Of a sound one."""
@@ -126,14 +124,13 @@ class Flips:
 
     # ---- flips ----
 
-    def draw(self):
-        """[(number, kind, path, how, where, bytes)]: each kind of file in turn."""
+    def draw(self, number):
+        """(kind, path, how, where, bytes) of a flip: each kind of file in turn."""
         kinds = sorted(self.kinds)
-        for number in range(self.arguments.flips):
-            rng = random.Random(f"{self.arguments.seed} {number}")
-            kind = kinds[number % len(kinds)]
-            path = rng.choice(self.kinds[kind])
-            yield number, kind, path, *damaged((self.state / path).read_bytes(), rng)
+        rng = random.Random(f"{self.arguments.seed} {number}")
+        kind = kinds[number % len(kinds)]
+        path = rng.choice(self.kinds[kind])
+        return kind, path, *damaged((self.state / path).read_bytes(), rng)
 
     def flip(self, number, path, data):
         place, area = self.run.folder / f"flip{number}", path.parts[0]
@@ -151,7 +148,8 @@ class Flips:
     def all(self):
         counts, failures = {}, []
 
-        def work(number, kind, path, how, where, data):
+        def work(number):
+            kind, path, how, where, data = self.draw(number)
             result, text = self.flip(number, path, data)
             counts.setdefault(kind, collections.Counter())[result] += 1
             if result not in SOUND or self.arguments.only is not None:
@@ -159,8 +157,8 @@ class Flips:
                 print(f"FAIL flip {number}: {result}: {path}, {how} at {where}: {text[-600:]}", flush=True)
 
         with concurrent.futures.ThreadPoolExecutor(self.arguments.workers) as pool:
-            jobs = [pool.submit(work, *flip) for flip in self.draw() if self.arguments.only in (None, flip[0])]
-            for job in jobs:
+            only = self.arguments.only
+            for job in [pool.submit(work, number) for number in (range(self.arguments.flips) if only is None else [only])]:
                 job.result()
         for kind in sorted(counts):
             print(f"  {kind}: {', '.join(f'{n} {result}' for result, n in sorted(counts[kind].items()))}")

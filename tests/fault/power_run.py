@@ -91,6 +91,8 @@ class Run:
 
     def check_records(self):
         """The records give the folder as it is: nothing was changed in a way that the shim does not see."""
+        for component in ("savepoint", "snapshot"):
+            assert re.search(rf" component={component} event=removed ", self.text), f"no {component} was removed: nothing is tried of how removals are ordered"
         disk, made = Disk(self.records), self.folder / "made"
         disk.until(len(self.records))
         assert not disk.emptied, f"{len(disk.emptied)} removed before the folder's new name was synced; first {disk.emptied[0]}"

@@ -199,21 +199,31 @@ class Case:
 class Cases:
     def __init__(self, work):
         self.work, self.dead = work, "dead"
-        direct, proxied, controller, network = free_ports(4)
-        protocols = "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL"
-        properties = [f"listener.security.protocol.map={protocols}", f"controller.quorum.voters=1@127.0.0.1:{controller}",
-                      f"listeners=PLAINTEXT://127.0.0.1:{direct},PROXIED://127.0.0.1:{proxied},CONTROLLER://127.0.0.1:{controller}",
-                      f"advertised.listeners=PLAINTEXT://127.0.0.1:{direct},PROXIED://127.0.0.1:{network}"]
-        self.first = Kafka(*sum([["--properties", line] for line in properties], []))
+        for attempt in range(5):  # a port may be taken between being seen free and Kafka's binding it
+            direct, proxied, controller, network = free_ports(4)
+            try:
+                self.network = Network(network, proxied)
+                self.first = self._start_first(direct, proxied, controller, network)
+                break
+            except (OSError, subprocess.CalledProcessError):
+                if attempt == 4:
+                    raise
         self.others = []
         self.starting = threading.Thread(target=self._start_others)
         self.starting.start()
         self.address, self.proxied = f"127.0.0.1:{direct}", f"127.0.0.1:{network}"
-        self.network = Network(network, proxied)
         self.admin = kafka_admin.AdminClient({"bootstrap.servers": self.address})
         self.on_node_1(self.dead)
         self.config = work.path / "silence.yaml"
         self.config.write_text(CONFIG)
+
+    @staticmethod
+    def _start_first(direct, proxied, controller, network):
+        protocols = "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL"
+        properties = [f"listener.security.protocol.map={protocols}", f"controller.quorum.voters=1@127.0.0.1:{controller}",
+                      f"listeners=PLAINTEXT://127.0.0.1:{direct},PROXIED://127.0.0.1:{proxied},CONTROLLER://127.0.0.1:{controller}",
+                      f"advertised.listeners=PLAINTEXT://127.0.0.1:{direct},PROXIED://127.0.0.1:{network}"]
+        return Kafka(*sum([["--properties", line] for line in properties], []))
 
     def on_node_1(self, topic):
         """All nodes except this one may end, and it alone is reached through the network that can be cut."""

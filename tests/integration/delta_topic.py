@@ -201,9 +201,12 @@ class Cases:
         daemon = life.daemon(sets=["export.drain_timeout=2s"])
         wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
         self._refuse(life, True)
-        life.produce(300)
-        wait_until(lambda: "set max.message.bytes=524416 on it" in daemon.get("/readyz")[1], "it says what it waits for")
-        assert daemon.get("/readyz")[0] == 503 and "max.message.bytes" in daemon.get("/healthz")[1]
+
+        def refused():  # the topic's log takes the limit over some time after the controller has it
+            life.produce(100)
+            return "set max.message.bytes=524416 on it" in daemon.get("/readyz")[1]
+        wait_until(refused, "it says what it waits for")
+        wait_until(lambda: daemon.get("/readyz")[0] == 503 and "max.message.bytes" in daemon.get("/healthz")[1], "not ready, and /healthz says it")
         daemon.process.send_signal(15)
         daemon.expect_exit(3)
         assert "set max.message.bytes=524416 on it, then start again" in daemon.log(), daemon.log()

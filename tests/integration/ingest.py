@@ -346,13 +346,13 @@ class Cases:
         daemon = self.daemon("opened", "topic: opened, ready_lag: 1s")
         wait_until(lambda: self.trained(daemon) == 100 and daemon.json("/healthz")["status"] == "ok", "100 samples, all well")
         series = lambda name: float(re.search(name + r'\{[^}]*partition="0"[^}]*\} (\S+)\n', daemon.get("/metrics")[1]).group(1))
-        assert series("freshet_partition_transaction_seconds") == 0
+        wait_until(lambda: series("freshet_partition_transaction_seconds") == 0, "no transaction in /metrics")
         first = self.transaction("opened", 0, 10)
         self.put("opened", 0, 100)
         code, text = wait_until(lambda: (lambda answer: answer if answer[0] == 503 else None)(daemon.get("/readyz")), "not ready while records wait")
         assert "over ready_lag: opened/0: records from offset 100 to 209 wait for a producer's transaction, open for" in text and "find-hanging" in text, text
         wait_until(lambda: "wait for a producer's transaction" in " ".join(daemon.json("/healthz")["reasons"]), "/healthz says it")
-        assert series("freshet_partition_transaction_seconds") >= 1 and series("freshet_partition_lag_records") == 110
+        wait_until(lambda: series("freshet_partition_transaction_seconds") >= 1 and series("freshet_partition_lag_records") == 110, "/metrics says it")
         status = daemon.json("/status")
         assert status["ingest"]["lag_ms"] >= 1000 and not status["ingest"]["at_end"] and self.trained(daemon) == 100, status["ingest"]
         assert daemon.log().count("event=transaction_open topic=opened partition=0 offset=100 high=210") == 1, daemon.log()[-2000:]

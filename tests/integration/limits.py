@@ -69,12 +69,13 @@ class Cases:
         shim = {"LD_PRELOAD": str(harness.BUILD / "tests/integration/libthread_shim.so")}
         for n in (0, 4, 12, 30):  # 0: OpenBLAS does not get one before main
             self.ends(75, "status=no_memory", "the process needs", "and could start", "ulimit -u", "pids.max", "lower `threads`", env={**shim, "FRESHET_THREADS_ALIVE": str(n)})
-        self.recovers(env={**shim, "FRESHET_THREADS_ALIVE": "60"})
+        before_main = os.cpu_count() - 1  # OpenBLAS's
+        self.recovers(env={**shim, "FRESHET_THREADS_ALIVE": str(self.needed_threads(shim) + before_main + 1)})  # and the log's
 
     def a_thread_that_is_refused_later_ends_with_a_line_too(self):
         """Each thread of a start, after it has asked for all of them, refused once."""
         shim = {"LD_PRELOAD": str(harness.BUILD / "tests/integration/libthread_shim.so")}
-        asked = 1 + int(re.search(r"needs (\d+) threads", self.refused_threads(shim)).group(1))
+        asked = 1 + self.needed_threads(shim)
 
         def refuse(number):
             process, log = self.start(env={**shim, "FRESHET_THREADS_NOT": str(number)})
@@ -94,10 +95,11 @@ class Cases:
             assert ended is None or said and said.group(1) == str(ended), (number, ended, text[-2000:])
         assert sum("event=stopped" in text for _, _, text in ends) >= 3, "no thread of a start was refused"
 
-    def refused_threads(self, shim):
+    def needed_threads(self, shim):
+        """What a start says that it needs when it gets none."""
         process, log = self.start(env={**shim, "FRESHET_THREADS_ALIVE": "1"})
         process.wait(PATIENCE)
-        return log.read_text()
+        return int(re.search(r"needs (\d+) threads", log.read_text()).group(1))
 
     def too_little_address_space_is_named(self):
         for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
@@ -162,7 +164,7 @@ class Cases:
             process.wait()
 
     def run(self):
-        names = [n for n in vars(Cases) if not n.startswith("_") and n not in ("start", "ends", "recovers", "refused_threads", "run")]
+        names = [n for n in vars(Cases) if not n.startswith("_") and n not in ("start", "ends", "recovers", "needed_threads", "run")]
         run_cases(self, names)
 
 

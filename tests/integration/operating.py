@@ -154,7 +154,7 @@ class Cases:
             daemon = self.daemon("unread", config=config, stderr=pipe.write)
             wait_until(lambda: trained(daemon) == 500, "500 samples")
             wait_until(lambda: reasons(daemon), "/healthz says that lines are lost")
-            assert daemon.get("/healthz")[0] == 200 and daemon.get("/readyz")[0] == 200
+            wait_until(lambda: daemon.get("/healthz")[0] == 200 and daemon.get("/readyz")[0] == 200, "ready all the same")
             assert daemon.json("/status")["log"]["lines_lost"] > 0
             daemon.process.send_signal(signal.SIGTERM)
             daemon.expect_exit(0)

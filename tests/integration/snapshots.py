@@ -236,7 +236,7 @@ class Cases(Live):
         assert self.followed(state, "drained.delta", "drained") == dump(state)
         self.more(100)
         fails.write_text("")
-        daemon = self.daemon("drained", [*sets, "export.drain_timeout=3s"])
+        daemon = self.daemon("drained", [*sets, "export.drain_timeout=8s"])
         self.trained(daemon)
         daemon.process.send_signal(signal.SIGTERM)
         daemon.expect_exit(75)
