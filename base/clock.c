@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 
+#define YEAR_NS (366 * UINT64_C(86400000000000)) /* as good as for ever, and far from an overflow */
+
 static uint64_t clock_ns(clockid_t id)
 {
     struct timespec now;
@@ -30,6 +32,14 @@ uint64_t fr_clock_process_ns(void)
 uint64_t fr_clock_thread_ns(void)
 {
     return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+struct timespec fr_clock_deadline(uint64_t after_ns)
+{
+    if (after_ns > YEAR_NS)
+        after_ns = YEAR_NS;
+    uint64_t at = clock_ns(CLOCK_MONOTONIC) + after_ns;
+    return (struct timespec){.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
 }
 
 static uint64_t system_mono_ns(void *self)

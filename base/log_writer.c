@@ -31,13 +31,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 
 enum {
     RING_BYTES = 256 << 10, /* some 1300 lines: a burst, as of a start with hundreds of partitions */
-    LOOK_MS = 5,          /* how often a signal handler looks whether the ring is empty */
-    FLUSH_MS = 5000,      /* for a reader that reads, and too slowly */
+    LOOK_MS = 5,            /* how often a signal handler looks whether the ring is empty */
+    FLUSH_MS = 5000,        /* for a reader that reads, and too slowly */
 };
 
 struct head { /* before each line of the ring */
@@ -176,22 +177,17 @@ static void *writer_main(void *unused)
 /* Until the writer has moved; false: it has not for FR_LOG_PATIENCE_MS. */
 static bool wait_moved(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += FR_LOG_PATIENCE_MS % 1000 * 1000000L;
-    until.tv_sec += FR_LOG_PATIENCE_MS / 1000 + until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
+    const struct timespec until = fr_clock_deadline(FR_LOG_PATIENCE_MS * UINT64_C(1000000));
     return pthread_cond_timedwait(&ring.moved, &ring.lock, &until) == 0;
 }
 
 /* Until all is written, nothing moves any more, or FLUSH_MS are over. */
 static void wait_written(void)
 {
-    struct timespec begin, now;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    do
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    while (atomic_load(&waiting) > 0 && now.tv_sec - begin.tv_sec < FLUSH_MS / 1000 && wait_moved());
+    const struct fr_clock *clock = fr_clock_system();
+    uint64_t end_ns = fr_mono_ns(clock) + FLUSH_MS * UINT64_C(1000000);
+    while (atomic_load(&waiting) > 0 && fr_mono_ns(clock) < end_ns && wait_moved())
+        ;
 }
 
 static void put_in_ring(enum fr_log_line kind, const char *line, size_t size)

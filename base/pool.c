@@ -24,9 +24,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/machine.h"
 #include "base/thread.h"
 
@@ -82,10 +82,7 @@ static void pause_briefly(void)
 
 static uint64_t now_ns(void)
 {
-    struct timespec now;
-    int rc = clock_gettime(CLOCK_MONOTONIC, &now);
-    FR_CHECK(rc == 0);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return fr_mono_ns(fr_clock_system());
 }
 
 static void share_out(struct fr_pool *pool)

@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 struct fr_ring {
     pthread_mutex_t mutex;
@@ -66,22 +66,6 @@ static void unlock(struct fr_ring *ring)
     FR_CHECK(rc == 0);
 }
 
-/* The monotonic instant timeout_ns from now; far timeouts saturate (a year waits as well as for
- * ever). */
-static struct timespec deadline_after(uint64_t timeout_ns)
-{
-    const uint64_t year_ns = 366ULL * 86400ULL * 1000000000ULL;
-    if (timeout_ns > year_ns)
-        timeout_ns = year_ns;
-    struct timespec at;
-    int rc = clock_gettime(CLOCK_MONOTONIC, &at);
-    FR_CHECK(rc == 0);
-    uint64_t ns = (uint64_t)at.tv_nsec + timeout_ns;
-    at.tv_sec += (time_t)(ns / 1000000000u);
-    at.tv_nsec = (long)(ns % 1000000000u);
-    return at;
-}
-
 /* Waits once; false when the deadline has passed. */
 static bool wait_until(struct fr_ring *ring, pthread_cond_t *condition, const struct timespec *deadline)
 {
@@ -109,7 +93,7 @@ enum fr_status fr_ring_push(struct fr_ring *ring, void *item, uint64_t timeout_n
 {
     lock(ring);
     if (!ring->closed && ring->count == ring->capacity && timeout_ns > 0) {
-        struct timespec deadline = deadline_after(timeout_ns);
+        struct timespec deadline = fr_clock_deadline(timeout_ns);
         while (!ring->closed && ring->count == ring->capacity && wait_until(ring, &ring->not_full, &deadline)) {
         }
     }
@@ -128,7 +112,7 @@ enum fr_status fr_ring_pop(struct fr_ring *ring, void **item, uint64_t timeout_n
 {
     lock(ring);
     if (!ring->closed && ring->count == 0 && timeout_ns > 0) {
-        struct timespec deadline = deadline_after(timeout_ns);
+        struct timespec deadline = fr_clock_deadline(timeout_ns);
         while (!ring->closed && ring->count == 0 && wait_until(ring, &ring->not_empty, &deadline)) {
         }
     }

@@ -24,6 +24,7 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -335,13 +336,7 @@ static enum fr_status send_letter(void *self, const struct fr_dead_letter *from,
 {
     struct kafka_dead *dead = self;
     struct letter *letter = letter_new(dead, from);
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += SEND_WAIT_MS * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
+    const struct timespec until = fr_clock_deadline(SEND_WAIT_MS * UINT64_C(1000000));
     pthread_mutex_lock(&dead->mutex);
     int rc = 0;
     while (rc == 0 && !has_room(dead, letter->bytes))

@@ -5,6 +5,7 @@
 #define FR_BASE_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 struct fr_clock {
     uint64_t (*mono_ns)(void *self);
@@ -28,6 +29,10 @@ uint64_t fr_clock_boot_ns(void);
 /* Processor time of the process, and of the calling thread. Any thread. */
 uint64_t fr_clock_process_ns(void);
 uint64_t fr_clock_thread_ns(void);
+
+/* The instant of CLOCK_MONOTONIC that is so far from now, for waits of pthread; a year at most. Any
+ * thread. */
+struct timespec fr_clock_deadline(uint64_t after_ns);
 
 static inline uint64_t fr_mono_ns(const struct fr_clock *clock)
 {
