@@ -12,7 +12,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -65,53 +64,13 @@ static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *cl
     return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s was created, but the brokers do not show it yet", topic);
 }
 
-/* What the topic keeps; -1: without end. */
-struct policy {
-    bool compacted;
-    int64_t ms, bytes;      /* bytes: of a partition */
-    uint64_t message_bytes; /* of a batch at most; 0: not known */
-};
-
-static void judge_entry(const char *name, const char *value, struct policy *policy)
+/* false: the broker does not tell. */
+static bool ask_settings(rd_kafka_t *client, const char *topic, struct fr_kafka_topic_settings *out)
 {
-    if (strcmp(name, "cleanup.policy") == 0)
-        policy->compacted = strstr(value, "compact") != NULL;
-    if (strcmp(name, "retention.ms") == 0)
-        policy->ms = strtoll(value, NULL, 10);
-    if (strcmp(name, "retention.bytes") == 0)
-        policy->bytes = strtoll(value, NULL, 10);
-    if (strcmp(name, "max.message.bytes") == 0)
-        policy->message_bytes = strtoull(value, NULL, 10);
-}
-
-/* FR_AGAIN: the broker does not answer. */
-static enum fr_status ask_policy(rd_kafka_t *client, const char *topic, struct policy *policy)
-{
-    rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
-    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    rd_kafka_DescribeConfigs(client, &resource, 1, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, FR_KAFKA_ADMIN_MS + 1000);
-    enum fr_status status = FR_AGAIN;
-    if (event && !rd_kafka_event_error(event)) {
-        size_t n = 0, n_entries = 0;
-        const rd_kafka_ConfigResource_t **resources =
-            rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &n);
-        if (n == 1 && !rd_kafka_ConfigResource_error(resources[0])) {
-            const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resources[0], &n_entries);
-            for (size_t i = 0; i < n_entries; i++) {
-                const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-                judge_entry(rd_kafka_ConfigEntry_name(entries[i]), value ? value : "", policy);
-            }
-            status = FR_OK;
-        }
-    }
-    if (event)
-        rd_kafka_event_destroy(event);
-    rd_kafka_queue_destroy(queue);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_ConfigResource_destroy(resource);
-    return status;
+    char name[256], text[FR_KAFKA_TEXT_MAX]; /* a topic has 249 characters at most */
+    char *const topics[] = {name};
+    snprintf(name, sizeof(name), "%s", topic);
+    return fr_kafka_topic_describe(client, topics, 1, out, text) && out->error == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 /* What a partition gets in the time that has to be kept, by what this process sent; 0: not known
@@ -126,13 +85,14 @@ static uint64_t needed_bytes(const struct fr_publisher *publisher)
 }
 
 /* Whether the topic keeps what new replicas need, with what to set. */
-static void judge_retention(struct fr_publisher *publisher, const struct policy *policy)
+static void judge_retention(struct fr_publisher *publisher, const struct fr_kafka_topic_settings *settings)
 {
     const char *topic = publisher->options.topic;
     int64_t need_ms = publisher->options.retention_ms;
     uint64_t need_bytes = need_ms > 0 ? needed_bytes(publisher) : 0;
-    bool short_ms = policy->ms >= 0 && (need_ms == 0 || policy->ms < need_ms);
-    bool short_bytes = policy->bytes >= 0 && (need_ms == 0 || (uint64_t)policy->bytes < need_bytes);
+    bool short_ms = settings->retention_ms >= 0 && (need_ms == 0 || settings->retention_ms < need_ms);
+    bool short_bytes =
+        settings->retention_bytes >= 0 && (need_ms == 0 || (uint64_t)settings->retention_bytes < need_bytes);
     publisher->tally.topic.short_retention = short_ms || short_bytes;
     if (need_ms == 0 && (short_ms || short_bytes))
         fr_log(
@@ -145,21 +105,21 @@ static void judge_retention(struct fr_publisher *publisher, const struct policy 
                "topic=%s problem=\"records are deleted after %" PRId64
                " ms, and the oldest kept snapshot may be older: "
                "set retention.ms=%" PRId64 " or more on it\"",
-               topic, policy->ms, need_ms);
+               topic, settings->retention_ms, need_ms);
     if (need_ms > 0 && short_bytes)
         fr_log(FR_LOG_WARN, "publisher", "topic_retention_short",
                "topic=%s problem=\"a partition keeps %" PRId64
                " bytes, and gets more while the oldest kept snapshot is needed: set retention.bytes=%" PRIu64
                " or more on it, or -1\"",
-               topic, policy->bytes, 2 * need_bytes);
+               topic, settings->retention_bytes, 2 * need_bytes);
 }
 
 void fr_publisher_look_at_retention(struct fr_publisher *publisher)
 {
-    struct policy policy = {.ms = -1, .bytes = -1};
+    struct fr_kafka_topic_settings settings;
     if (publisher->administrable && publisher->producer &&
-        ask_policy(publisher->producer, publisher->options.topic, &policy) == FR_OK)
-        judge_retention(publisher, &policy);
+        ask_settings(publisher->producer, publisher->options.topic, &settings))
+        judge_retention(publisher, &settings);
 }
 
 /* Later the topic may get a smaller limit; then records that it refuses wait, and the problem is
@@ -183,26 +143,26 @@ static enum fr_status judge_size(const struct fr_publisher *publisher, const cha
 enum fr_status fr_publisher_check_size(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
                                        const char *what, uint64_t bytes, struct fr_err *err)
 {
-    struct policy policy = {.ms = -1, .bytes = -1};
-    if (publisher->checked || ask_policy(client, topic, &policy) != FR_OK)
+    struct fr_kafka_topic_settings settings;
+    if (publisher->checked || !ask_settings(client, topic, &settings))
         return FR_OK;
-    return judge_size(publisher, topic, what, bytes, policy.message_bytes, err);
+    return judge_size(publisher, topic, what, bytes, settings.message_bytes, err);
 }
 
 bool fr_publisher_takes_refused(struct fr_publisher *publisher, rd_kafka_t *client)
 {
-    struct policy policy = {.ms = -1, .bytes = -1};
-    return publisher->administrable && ask_policy(client, publisher->refused.topic, &policy) == FR_OK &&
-           policy.message_bytes >= publisher->refused.bytes;
+    struct fr_kafka_topic_settings settings;
+    return publisher->administrable && ask_settings(client, publisher->refused.topic, &settings) &&
+           settings.message_bytes >= publisher->refused.bytes;
 }
 
 static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *client, bool administrable,
                                    struct fr_err *err)
 {
     const char *topic = publisher->options.topic;
-    struct policy policy = {.ms = -1, .bytes = -1};
+    struct fr_kafka_topic_settings settings;
     publisher->administrable = administrable;
-    if (!administrable || ask_policy(client, topic, &policy) != FR_OK) {
+    if (!administrable || !ask_settings(client, topic, &settings)) {
         fr_log(
             FR_LOG_WARN, "publisher", "topic_policy_unknown",
             "topic=%s problem=\"the brokers did not give the topic's settings: grant DESCRIBE_CONFIGS on the topic, or "
@@ -210,13 +170,13 @@ static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *c
             topic);
         return FR_OK;
     }
-    if (policy.compacted)
+    if (settings.compacted)
         return fr_err_set(err, FR_E_MISMATCH,
                           "topic %s is compacted, which would delete delta records; set cleanup.policy=delete on it or "
                           "name another topic in export.topic",
                           topic);
-    judge_retention(publisher, &policy);
-    return judge_size(publisher, topic, "export.piece_max", publisher->options.record_max, policy.message_bytes, err);
+    judge_retention(publisher, &settings);
+    return judge_size(publisher, topic, "export.piece_max", publisher->options.record_max, settings.message_bytes, err);
 }
 
 static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,

@@ -53,30 +53,17 @@ static void tell_bound(const struct fr_kafka_source *source, const char *topic, 
                : "what one batch may take while it is read");
 }
 
-static enum fr_status judge_policy(const struct fr_kafka_source *source, const rd_kafka_ConfigResource_t *resource,
-                                   struct fr_err *err)
+static enum fr_status judge_policy(const struct fr_kafka_source *source, const char *topic,
+                                   const struct fr_kafka_topic_settings *settings, struct fr_err *err)
 {
-    size_t n = 0;
-    const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resource, &n);
-    const char *topic = rd_kafka_ConfigResource_name(resource), *compression = "producer", *cleanup = "";
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *name = rd_kafka_ConfigEntry_name(entries[i]), *value = rd_kafka_ConfigEntry_value(entries[i]);
-        if (value && strcmp(name, "max.message.bytes") == 0)
-            bytes = strtoull(value, NULL, 10);
-        if (value && strcmp(name, "compression.type") == 0)
-            compression = value;
-        if (value && strcmp(name, "cleanup.policy") == 0)
-            cleanup = value;
-    }
     if (!source->policies_told)
-        tell_bound(source, topic, bytes, compression);
-    if (strstr(cleanup, "compact"))
+        tell_bound(source, topic, settings->message_bytes, settings->compression);
+    if (settings->compacted)
         return fr_err_set(err, FR_E_MISMATCH,
                           "topic %s is compacted (cleanup.policy=%s): samples whose key comes again are deleted before "
                           "they are trained, and nobody could count them; set cleanup.policy=delete on it, or read "
                           "another topic",
-                          topic, cleanup);
+                          topic, settings->cleanup);
     return FR_OK;
 }
 
@@ -90,46 +77,11 @@ static void tell_unknown(const char *topic, const char *reason)
         topic, fr_log_quote(quoted, sizeof(quoted), reason));
 }
 
-/* Of all topics at once; NULL: no answer. */
-static rd_kafka_event_t *ask(rd_kafka_t *client, char *const *topics, uint32_t n_topics)
-{
-    rd_kafka_ConfigResource_t **resources = fr_alloc(n_topics, sizeof(rd_kafka_ConfigResource_t *));
-    for (uint32_t i = 0; i < n_topics; i++)
-        resources[i] = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topics[i]);
-    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    rd_kafka_DescribeConfigs(client, resources, n_topics, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, FR_KAFKA_ADMIN_MS + 1000);
-    rd_kafka_queue_destroy(queue);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_ConfigResource_destroy_array(resources, n_topics);
-    free(resources);
-    return event;
-}
-
-static const rd_kafka_ConfigResource_t **answers_of(rd_kafka_event_t *event, size_t *n)
-{
-    *n = 0;
-    return event && !rd_kafka_event_error(event)
-               ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), n)
-               : NULL;
-}
-
 bool fr_ingest_kafka_is_compacted(rd_kafka_t *client, char *topic)
 {
-    rd_kafka_event_t *event = ask(client, &topic, 1);
-    size_t n = 0, n_entries = 0;
-    const rd_kafka_ConfigResource_t **answers = answers_of(event, &n);
-    const rd_kafka_ConfigEntry_t **entries = n == 1 ? rd_kafka_ConfigResource_configs(answers[0], &n_entries) : NULL;
-    bool compacted = false;
-    for (size_t i = 0; i < n_entries; i++) {
-        const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-        compacted |=
-            strcmp(rd_kafka_ConfigEntry_name(entries[i]), "cleanup.policy") == 0 && value && strstr(value, "compact");
-    }
-    if (event)
-        rd_kafka_event_destroy(event);
-    return compacted;
+    struct fr_kafka_topic_settings settings;
+    char text[FR_KAFKA_TEXT_MAX];
+    return fr_kafka_topic_describe(client, &topic, 1, &settings, text) && settings.compacted;
 }
 
 enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err)
@@ -137,27 +89,24 @@ enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err)
     struct fr_kafka_source *source = self;
     struct fr_kafka_topic found = {0};
     struct fr_err local;
-    const char *first = source->conf->ingest.topics[0];
-    bool asked =
+    char *const *topics = source->conf->ingest.topics;
+    uint32_t n = source->conf->ingest.n_topics;
+    struct fr_kafka_topic_settings *settings = fr_alloc(n, sizeof(*settings));
+    char text[FR_KAFKA_TEXT_MAX] = "the brokers did not answer";
+    bool answered =
         fr_ingest_kafka_probe(source, &local) == FR_OK &&
-        fr_kafka_topic_ask(source->probe, first, false, POLICY_METADATA_MS, &found) == RD_KAFKA_RESP_ERR_NO_ERROR &&
-        found.administrable;
-    rd_kafka_event_t *event =
-        asked ? ask(source->probe, source->conf->ingest.topics, source->conf->ingest.n_topics) : NULL;
-    size_t n = 0;
-    const rd_kafka_ConfigResource_t **answers = answers_of(event, &n);
+        fr_kafka_topic_ask(source->probe, topics[0], false, POLICY_METADATA_MS, &found) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+        found.administrable && fr_kafka_topic_describe(source->probe, topics, n, settings, text);
     enum fr_status status = FR_OK;
-    for (size_t i = 0; i < n && status == FR_OK; i++) {
-        rd_kafka_resp_err_t error = rd_kafka_ConfigResource_error(answers[i]);
-        if (error == RD_KAFKA_RESP_ERR_NO_ERROR)
-            status = judge_policy(source, answers[i], err);
+    for (uint32_t i = 0; i < n && answered && status == FR_OK; i++) {
+        if (settings[i].error == RD_KAFKA_RESP_ERR_NO_ERROR)
+            status = judge_policy(source, topics[i], &settings[i], err);
         else if (!source->policies_told)
-            tell_unknown(rd_kafka_ConfigResource_name(answers[i]), rd_kafka_err2str(error));
+            tell_unknown(topics[i], rd_kafka_err2str(settings[i].error));
     }
-    if (n == 0 && !source->policies_told)
-        tell_unknown(first, event ? rd_kafka_event_error_string(event) : "the brokers did not answer");
+    if (!answered && !source->policies_told)
+        tell_unknown(topics[0], text);
     source->policies_told = true;
-    if (event)
-        rd_kafka_event_destroy(event);
+    free(settings);
     return status;
 }

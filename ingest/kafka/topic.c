@@ -7,7 +7,12 @@
 #include "kafka/kafka.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
+
+enum { ADMIN_MS = 5000 }; /* of a request about topics */
 
 /* ---- looking up ---- */
 
@@ -53,11 +58,11 @@ rd_kafka_resp_err_t fr_kafka_topic_ask(rd_kafka_t *client, const char *topic, bo
 
 /* ---- making ---- */
 
-rd_kafka_AdminOptions_t *fr_kafka_admin_options(rd_kafka_t *client, rd_kafka_admin_op_t operation)
+static rd_kafka_AdminOptions_t *admin_options(rd_kafka_t *client, rd_kafka_admin_op_t operation)
 {
     char text[256];
     rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, operation);
-    (void)rd_kafka_AdminOptions_set_request_timeout(options, FR_KAFKA_ADMIN_MS, text, sizeof(text));
+    (void)rd_kafka_AdminOptions_set_request_timeout(options, ADMIN_MS, text, sizeof(text));
     return options;
 }
 
@@ -102,10 +107,10 @@ enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint
         return fr_err_set(err, FR_E_INVALID, "%s", text);
     for (; settings && settings->name; settings++)
         (void)rd_kafka_NewTopic_set_config(wanted, settings->name, settings->value);
-    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(client, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+    rd_kafka_AdminOptions_t *options = admin_options(client, RD_KAFKA_ADMIN_OP_CREATETOPICS);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_CreateTopics(client, &wanted, 1, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, FR_KAFKA_ADMIN_MS + 1000);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, ADMIN_MS + 1000);
     rd_kafka_resp_err_t error = creation_result(event, text, sizeof(text));
     if (event)
         rd_kafka_event_destroy(event);
@@ -113,4 +118,72 @@ enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint
     rd_kafka_AdminOptions_destroy(options);
     rd_kafka_NewTopic_destroy(wanted);
     return judge(error, text, err);
+}
+
+/* ---- settings ---- */
+
+static void read_setting(const char *name, const char *value, struct fr_kafka_topic_settings *out)
+{
+    if (strcmp(name, "cleanup.policy") == 0) {
+        snprintf(out->cleanup, sizeof(out->cleanup), "%s", value);
+        out->compacted = strstr(value, "compact") != NULL;
+    }
+    if (strcmp(name, "retention.ms") == 0)
+        out->retention_ms = strtoll(value, NULL, 10);
+    if (strcmp(name, "retention.bytes") == 0)
+        out->retention_bytes = strtoll(value, NULL, 10);
+    if (strcmp(name, "max.message.bytes") == 0)
+        out->message_bytes = strtoull(value, NULL, 10);
+    if (strcmp(name, "compression.type") == 0)
+        snprintf(out->compression, sizeof(out->compression), "%s", value);
+}
+
+static void read_settings(const rd_kafka_ConfigResource_t *resource, struct fr_kafka_topic_settings *out)
+{
+    size_t n = 0;
+    const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resource, &n);
+    out->error = rd_kafka_ConfigResource_error(resource);
+    for (size_t i = 0; i < n && !out->error; i++) {
+        const char *value = rd_kafka_ConfigEntry_value(entries[i]);
+        if (value)
+            read_setting(rd_kafka_ConfigEntry_name(entries[i]), value, out);
+    }
+}
+
+static rd_kafka_event_t *describe_configs(rd_kafka_t *client, char *const *topics, uint32_t n)
+{
+    rd_kafka_ConfigResource_t **resources = fr_alloc(n, sizeof(rd_kafka_ConfigResource_t *));
+    for (uint32_t i = 0; i < n; i++)
+        resources[i] = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topics[i]);
+    rd_kafka_AdminOptions_t *options = admin_options(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_DescribeConfigs(client, resources, n, options, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, ADMIN_MS + 1000);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_ConfigResource_destroy_array(resources, n);
+    free(resources);
+    return event;
+}
+
+bool fr_kafka_topic_describe(rd_kafka_t *client, char *const *topics, uint32_t n, struct fr_kafka_topic_settings *out,
+                             char text[FR_KAFKA_TEXT_MAX])
+{
+    rd_kafka_event_t *event = describe_configs(client, topics, n);
+    bool answered = event && !rd_kafka_event_error(event);
+    snprintf(text, FR_KAFKA_TEXT_MAX, "%s", event ? rd_kafka_event_error_string(event) : "the brokers did not answer");
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (struct fr_kafka_topic_settings){
+            .error = RD_KAFKA_RESP_ERR__NOENT, .retention_ms = -1, .retention_bytes = -1, .compression = "producer"};
+    size_t n_answers = 0;
+    const rd_kafka_ConfigResource_t **answers =
+        answered ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &n_answers)
+                 : NULL;
+    for (size_t a = 0; a < n_answers; a++)
+        for (uint32_t i = 0; i < n; i++)
+            if (strcmp(rd_kafka_ConfigResource_name(answers[a]), topics[i]) == 0)
+                read_settings(answers[a], &out[i]);
+    if (event)
+        rd_kafka_event_destroy(event);
+    return answered;
 }

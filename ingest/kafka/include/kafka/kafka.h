@@ -101,8 +101,18 @@ rd_kafka_resp_err_t fr_kafka_topic_ask(rd_kafka_t *client, const char *topic, bo
  * the reason alone. */
 enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
                                      const struct fr_kafka_setting *settings, struct fr_err *err) FR_MUST_CHECK;
-/* A request about topics: options with our time limit, and how long its answer is waited for. */
-rd_kafka_AdminOptions_t *fr_kafka_admin_options(rd_kafka_t *client, rd_kafka_admin_op_t operation);
-enum { FR_KAFKA_ADMIN_MS = 5000 };
+/* A topic's settings, its own or those that it has from the brokers. */
+struct fr_kafka_topic_settings {
+    rd_kafka_resp_err_t error; /* why the brokers do not tell them; then nothing else is known */
+    char cleanup[32];          /* cleanup.policy; "": not known */
+    bool compacted;            /* by it */
+    int64_t retention_ms;      /* -1: without end */
+    int64_t retention_bytes;   /* of a partition; -1: without end */
+    uint64_t message_bytes;    /* max.message.bytes, of a batch; 0: not known */
+    char compression[16];      /* compression.type */
+};
+/* Asks for the settings of n topics at once: [n] in out. false: no answer, and why in text. */
+bool fr_kafka_topic_describe(rd_kafka_t *client, char *const *topics, uint32_t n, struct fr_kafka_topic_settings *out,
+                             char text[FR_KAFKA_TEXT_MAX]);
 
 #endif
