@@ -36,7 +36,7 @@
 #include "base/thread.h"
 
 enum {
-    RING_BYTES = 256 << 10, /* some 1300 lines: a burst, as of a start with hundreds of partitions */
+    RING_BYTES = 256 << 10, /* some 1300 lines: a burst, as of a start with many partitions */
     LOOK_MS = 5,            /* how often a signal handler looks whether the ring is empty */
     FLUSH_MS = 5000,        /* for a reader that reads, and too slowly */
 };

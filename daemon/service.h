@@ -32,7 +32,7 @@ enum {
     FR_EXIT_OPERATOR = 3,
     FR_EXIT_RETRY = 75,
     FR_STAGES = 2,         /* one being filled, one becoming durable (DESIGN section 5) */
-    FR_RETRY_MS_MIN = 250, /* back-off of what a start or a drain waits for, doubled up to the next */
+    FR_RETRY_MS_MIN = 250, /* back-off of a start or a drain, doubled up to the next */
     FR_RETRY_MS_MAX = 5000,
     /* Until the wait is so long (1.75 s), a failed start check is no trouble: topics that were just
      * made have no leader at first. */
@@ -110,7 +110,7 @@ struct fr_service_snapshots {
     char dir[PATH_MAX]; /* fixed once opened */
     uint64_t looked_ns, due_ns;
     struct fr_retry take_retry, point_retry, hook_retry;
-    bool ends;                          /* the one at the end of a drain is wanted: its steps are retried soon */
+    bool ends;                          /* a drain wants one: its steps are retried soon */
     struct fr_snapshot newest, current; /* name "": none */
     struct fr_snapshot uploaded;        /* the hook's */
     struct fr_hook hook;
@@ -321,7 +321,7 @@ bool fr_service_epoch_late(struct fr_service *service, char *text, size_t size);
 
 /* steps.c: the next try is twice as late as the one before, after least_ms at first and never after
  * more than most_ms. */
-void fr_retry_longer(struct fr_retry *retry, const struct fr_clock *clock, uint32_t least_ms, uint32_t most_ms);
+void fr_service_wait_longer(struct fr_retry *retry, const struct fr_clock *clock, uint32_t least_ms, uint32_t most_ms);
 /* The same up to FR_RETRY_MS_MAX; source names what is tried again in /healthz and in the log,
  * until fr_service_retry_good. */
 void fr_service_retry_later(struct fr_service *service, struct fr_retry *retry, const char *source,

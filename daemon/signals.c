@@ -4,8 +4,8 @@
  * may have started threads before main (OpenBLAS does), with nothing blocked: what the kernel hands
  * to one of those is passed on. TERM, INT, QUIT and XCPU (the limit of processor time) ask for a
  * drain; a second TERM or INT does not wait for it, while the kernel repeats XCPU every second and
- * means the same. All others that would end the process without one are ignored, those that report a fault
- * excepted: a stray USR1 is no reason to stop.
+ * means the same. All others that would end the process without one are ignored, those that report
+ * a fault excepted: a stray USR1 is no reason to stop.
  *
  * Libraries end a process by abort: an assertion, an exception that nobody catches, a heap that is
  * damaged. A supervisor then has no line and no exit code of ours. The handler of SIGABRT writes

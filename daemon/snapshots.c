@@ -140,8 +140,8 @@ void fr_snapshots_tell(struct fr_service *service, enum fr_status status, const 
 static void retry_later(const struct fr_service *service, struct fr_retry *retry)
 {
     bool ends = service->snapshots.ends;
-    fr_retry_longer(retry, service->clock, ends ? FR_RETRY_MS_MIN : RETRY_MS_MIN,
-                    ends ? FR_RETRY_MS_MAX : RETRY_MS_MAX);
+    fr_service_wait_longer(retry, service->clock, ends ? FR_RETRY_MS_MIN : RETRY_MS_MIN,
+                           ends ? FR_RETRY_MS_MAX : RETRY_MS_MAX);
 }
 
 /* A drain has export.drain_timeout for all its steps: they begin at once, however long the same

@@ -30,7 +30,7 @@ static void set_starting(struct fr_service *service, const char *text)
     pthread_mutex_unlock(&service->lock);
 }
 
-void fr_retry_longer(struct fr_retry *retry, const struct fr_clock *clock, uint32_t least_ms, uint32_t most_ms)
+void fr_service_wait_longer(struct fr_retry *retry, const struct fr_clock *clock, uint32_t least_ms, uint32_t most_ms)
 {
     retry->wait_ms = retry->wait_ms == 0 ? least_ms : 2 * retry->wait_ms;
     if (retry->wait_ms > most_ms)
@@ -40,7 +40,7 @@ void fr_retry_longer(struct fr_retry *retry, const struct fr_clock *clock, uint3
 
 static void wait_longer(const struct fr_service *service, struct fr_retry *retry)
 {
-    fr_retry_longer(retry, service->clock, FR_RETRY_MS_MIN, FR_RETRY_MS_MAX);
+    fr_service_wait_longer(retry, service->clock, FR_RETRY_MS_MIN, FR_RETRY_MS_MAX);
 }
 
 /* In the log when the reason is another one, and once a minute. */

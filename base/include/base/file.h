@@ -43,7 +43,7 @@ enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, con
 /* Reads a whole file of at most `limit` bytes, appended to out. FR_E_LIMIT: it is longer, or path
  * is. Otherwise as fr_disk_error. */
 enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err) FR_MUST_CHECK;
-/* Parents, too, with mode 0700; one that exists is fine. FR_E_MISMATCH: what exists is no directory.
+/* Parents, too, with mode 0700; one that exists is fine. FR_E_MISMATCH: it is no directory.
  * FR_E_LIMIT: path is empty or too long. Otherwise as fr_disk_error. */
 enum fr_status fr_dir_make(const char *path, struct fr_err *err) FR_MUST_CHECK;
 /* Removes path and all below it; nothing there is fine. The directory that path is in is synced

@@ -24,16 +24,16 @@ void fr_log_set_level(enum fr_log_level level);
 void fr_log_set_label(const char *text);
 void fr_log(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The same whatever the level is, and for a line that must not be lost in a burst: it waits for room,
- * with patience. */
+/* The same whatever the level is, for a line that no burst may push out: it waits for room, with
+ * patience. */
 void fr_log_surely(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same whatever the level is, and the end of the log: later lines, of any thread, are
  * dropped. */
 void fr_log_last(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The longest that fr_log_surely, fr_log_last and the calls below wait without seeing anything being
- * written. */
+/* The longest that fr_log_surely, fr_log_last and the calls below wait without seeing anything
+ * being written. */
 enum { FR_LOG_PATIENCE_MS = 1000 };
 /* For the main thread of a program of ours, once, before there are others, and never in a library:
  * from here on a thread of the log's own writes the lines, and what other code writes to a pipe or

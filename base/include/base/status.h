@@ -25,14 +25,14 @@ enum fr_status {
     FR_E_BUSY = -9,         /* lock held by another process */
     FR_E_UNAVAILABLE = -10, /* peer not reachable now: retry */
     FR_E_DENIED = -11,      /* not authorised */
-    /* model, format, timeline or topic is not ours, or a path is of something else: an operator must
-     * decide (exit 3) */
+    /* model, format, timeline or topic is not ours, or a path is of something else: an operator
+     * must decide (exit 3) */
     FR_E_MISMATCH = -12,
     FR_E_NONFINITE = -13,      /* a number that must be finite is not */
     FR_E_LOST = -14,           /* the log itself lost records (P8) */
     FR_E_STATE = -15,          /* call out of order; a bug in the caller */
     FR_E_UNSUPPORTED = -16,    /* valid, but not in this version */
-    FR_E_CANCELLED = -17,      /* ended because somebody asked for it: nothing is wrong, try again */
+    FR_E_CANCELLED = -17,      /* somebody asked for the end: nothing is wrong, try again */
     FR_E_NO_DESCRIPTORS = -18, /* the process, or the system, opens no further file */
 };
 

@@ -333,7 +333,8 @@ FR_CASE(read_tells_missing_from_unreadable)
     struct fr_err err;
     assert_int_equal(fr_file_read(place->path, 100, &buffer, &err), FR_E_NOT_FOUND);
     assert_non_null(strstr(err.text, place->path));
-    assert_int_equal(fr_file_read(place->root, 100, &buffer, &err), FR_E_MISMATCH); /* a directory */
+    /* a directory */
+    assert_int_equal(fr_file_read(place->root, 100, &buffer, &err), FR_E_MISMATCH);
     fr_buffer_release(&buffer);
 }
 

@@ -352,7 +352,7 @@ static void read_some(int fd, size_t size)
 
 FR_CASE(lines_are_unsaid_until_the_line_that_names_them_is_written)
 {
-    enum { SOME = 80 << 10 }; /* more than a pipe holds: lines are written meanwhile; less than all */
+    enum { SOME = 80 << 10 }; /* more than a pipe holds, so that lines are written; not all */
     uint64_t unsaid[3];
     struct child child = start_child(lose_and_log);
     for (int i = 0; i < 3; i++) {
@@ -373,7 +373,7 @@ static void stop_after_a_burst(int told, int go)
         fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
     if (write(told, "t", 1) != 1)
         _exit(3);
-    fr_log_surely(FR_LOG_ERROR, "daemon", "stopped", "reason=%03000d", 1); /* needs room that is not there */
+    fr_log_surely(FR_LOG_ERROR, "daemon", "stopped", "reason=%03000d", 1); /* has no room */
     fr_log_flush();
 }
 

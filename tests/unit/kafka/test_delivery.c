@@ -13,8 +13,8 @@
 #include "kafka/kafka.h"
 #include "samples/producer.h"
 
-/* So long the refusal takes: with several requests in flight the next ones are sent meanwhile, or it
- * is tried with twice the time. */
+/* So long the refusal takes: with several requests in flight the next ones are sent meanwhile, or
+ * it is tried with twice the time. */
 enum { PRODUCE_API_KEY = 0, REFUSAL_MS = 500, REFUSAL_MS_MAX = 16000, RECORDS = 8 };
 
 static rd_kafka_t *host;
