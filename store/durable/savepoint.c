@@ -222,7 +222,7 @@ static enum fr_status check_small(void *self, const char *name, struct fr_err *e
  * sum. Its rows are those of the store, which the walk of a restore checks. */
 static enum fr_status read_back(const char *part, const struct fr_hwm *written, struct fr_err *err)
 {
-    char cold[PATH_MAX], hwm[PATH_MAX];
+    char cold[PATH_MAX], current[PATH_MAX], hwm[PATH_MAX];
     struct fr_hwm mark = {0};
     bool copy_lost = false;
     struct fr_err why = {0};
@@ -230,13 +230,15 @@ static enum fr_status read_back(const char *part, const struct fr_hwm *written, 
     if (status == FR_OK)
         status = join(hwm, part, "/hwm", &why);
     if (status == FR_OK)
+        status = join(current, cold, "/CURRENT", &why);
+    if (status == FR_OK)
         status = fr_hwm_read(hwm, &mark, &copy_lost, &why);
     if (status == FR_OK &&
         (copy_lost || mark.timeline != written->timeline || mark.epoch != written->epoch ||
          mark.salt != written->salt || memcmp(&mark.digest, &written->digest, sizeof(mark.digest)) != 0))
         status = fr_err_set(&why, FR_E_CORRUPT, "%s reads back differently", hwm);
-    if (status == FR_OK && !fr_cold_current_leads_on(cold))
-        status = fr_err_set(&why, FR_E_CORRUPT, "%s/CURRENT names no MANIFEST that is there", cold);
+    if (status == FR_OK && (access(current, R_OK) != 0 || !fr_cold_current_leads_on(cold)))
+        status = fr_err_set(&why, FR_E_CORRUPT, "%s names no MANIFEST that is there", current);
     struct copying small = {.from = part, .wants = is_small_file_or_head};
     if (status == FR_OK)
         status = each_file(part, check_small, &small, &why);

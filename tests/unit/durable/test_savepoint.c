@@ -346,6 +346,36 @@ FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
     assert_true(holds(&other, FOLDED));
 }
 
+/* The mark is made last of what is read back. */
+static int open_without_current(void *self, const char *path, int flags, unsigned mode)
+{
+    (void)self;
+    char current[FR_TEST_FOLDER + 64];
+    size_t size = strlen(path);
+    if (size > 9 && strcmp(path + size - 9, ".part/hwm") == 0) {
+        snprintf(current, sizeof(current), "%.*s/cold/CURRENT", (int)(size - 4), path);
+        assert_int_equal(unlink(current), 0);
+    }
+    return fr_disk_system()->open(NULL, path, flags, mode);
+}
+
+FR_CASE(a_savepoint_whose_store_cannot_be_opened_is_not_kept)
+{
+    struct scene scene;
+    struct fr_durable *durable = make_state(&scene, 9);
+    fr_durable_close(durable);
+    struct fr_disk disk = *fr_disk_system();
+    disk.open = open_without_current;
+    struct scene at = beside(&scene);
+    struct fr_savepoint savepoint = {0};
+    struct fr_err err = {0};
+    assert_int_equal(scene_try_open(&scene, &disk, false, &durable, &err), FR_OK);
+    assert_int_equal(fr_durable_savepoint(durable, at.dir, &savepoint, &err), FR_E_CORRUPT);
+    assert_non_null(strstr(err.text, "CURRENT names no MANIFEST"));
+    assert_int_not_equal(access(at.dir, F_OK), 0);
+    fr_durable_close(durable);
+}
+
 /* A state whose cold/CURRENT is damaged anywhere is one, and no file that cannot be opened now. */
 FR_CASE(a_damaged_current_of_the_store_is_a_damaged_state)
 {
@@ -386,6 +416,7 @@ int main(void)
         SCENE_CASE(a_savepoint_is_asked_for_by_name_and_answered),
         SCENE_CASE(a_process_that_opens_no_further_file_calls_no_savepoint_damaged),
         SCENE_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again),
+        SCENE_CASE(a_savepoint_whose_store_cannot_be_opened_is_not_kept),
         SCENE_CASE(a_damaged_current_of_the_store_is_a_damaged_state),
     };
     return cmocka_run_group_tests_name("durable savepoint", tests, NULL, NULL);
