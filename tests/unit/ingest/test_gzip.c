@@ -1,26 +1,15 @@
 /* Gzip files of several members: all of them are one text, and nothing but padding of zeros may
  * follow the last one. */
-#include "case.h"
+#include "packed_lines.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "base/check.h"
-#include "ingest/lines.h"
-
-enum { LINES = 100, CAPACITY = 65536 };
-
-static char bytes[CAPACITY]; /* two members of LINES lines each */
-static size_t size, second;  /* of both; where the second begins */
 
 static size_t add_member(size_t at, uint32_t first)
 {
     static char text[CAPACITY];
-    int length = 0;
-    for (uint32_t i = first; i < first + LINES; i++)
-        length += snprintf(text + length, sizeof(text) - (size_t)length, "line %u of the text\n", i);
+    size_t length = lines_text(text, first);
     z_stream out = {0};
     assert_int_equal(deflateInit2(&out, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
     out.next_in = (Bytef *)text;
@@ -38,32 +27,6 @@ static void make_members(void)
     memset(bytes, 0, sizeof(bytes));
     second = add_member(0, 0);
     size = add_member(second, LINES);
-}
-
-/* Reads a file of the first n bytes; *count is how many whole lines came. */
-static enum fr_status read_lines(size_t n, int64_t *count, struct fr_err *err)
-{
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, n, file), n);
-    rewind(file);
-    struct fr_lines *lines = fr_lines_new(dup(fileno(file)), 4096, 0, true);
-    struct fr_line line;
-    enum fr_status status = FR_OK;
-    *count = 0;
-    for (int i = 0; i < 10000 && (status == FR_OK || status == FR_AGAIN); i++) {
-        status = fr_lines_next(lines, &line, err);
-        char expected[64];
-        if (status != FR_OK)
-            continue;
-        snprintf(expected, sizeof(expected), "line %lld of the text", (long long)*count);
-        assert_int_equal(line.size, strlen(expected));
-        assert_memory_equal(line.value, expected, line.size);
-        (*count)++;
-    }
-    fr_lines_free(lines);
-    fclose(file);
-    return status;
 }
 
 FR_CASE(members_are_one_text)

@@ -1,29 +1,18 @@
 /* Zstd files are read like plain ones, frame after frame; what is cut, damaged or in another format
  * is an error that says so. */
-#include "case.h"
+#include "packed_lines.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include "base/check.h"
-#include "ingest/lines.h"
-
-enum { LINES = 100, CAPACITY = 65536 };
-
-static char bytes[CAPACITY]; /* two frames of LINES lines each */
-static size_t size, second;  /* of both; where the second begins */
 
 static size_t add_frame(size_t at, uint32_t first)
 {
     static char text[CAPACITY];
-    int length = 0;
-    for (uint32_t i = first; i < first + LINES; i++)
-        length += snprintf(text + length, sizeof(text) - (size_t)length, "line %u of the text\n", i);
+    size_t length = lines_text(text, first);
     ZSTD_CCtx *context = ZSTD_createCCtx();
     assert_false(ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)));
-    size_t packed = ZSTD_compress2(context, bytes + at, CAPACITY - at, text, (size_t)length);
+    size_t packed = ZSTD_compress2(context, bytes + at, CAPACITY - at, text, length);
     ZSTD_freeCCtx(context);
     assert_false(ZSTD_isError(packed));
     return at + packed;
@@ -34,32 +23,6 @@ static void make_frames(void)
     memset(bytes, 0, sizeof(bytes));
     second = add_frame(0, 0);
     size = add_frame(second, LINES);
-}
-
-/* Reads a file of the first n bytes; *count is how many whole lines came. */
-static enum fr_status read_lines(size_t n, int64_t *count, struct fr_err *err)
-{
-    FILE *file = tmpfile();
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, n, file), n);
-    rewind(file);
-    struct fr_lines *lines = fr_lines_new(dup(fileno(file)), 4096, 0, true);
-    struct fr_line line;
-    enum fr_status status = FR_OK;
-    *count = 0;
-    for (int i = 0; i < 10000 && (status == FR_OK || status == FR_AGAIN); i++) {
-        status = fr_lines_next(lines, &line, err);
-        char expected[64];
-        if (status != FR_OK)
-            continue;
-        snprintf(expected, sizeof(expected), "line %lld of the text", (long long)*count);
-        assert_int_equal(line.size, strlen(expected));
-        assert_memory_equal(line.value, expected, line.size);
-        (*count)++;
-    }
-    fr_lines_free(lines);
-    fclose(file);
-    return status;
 }
 
 FR_CASE(frames_are_one_text_and_skippable_ones_none)
