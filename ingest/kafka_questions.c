@@ -25,11 +25,8 @@ enum {
     METADATA_MS = 5000,
     OFFSETS_MS = 5000,
     MARKS_MS = 5000,
-    AGAIN_MS = 1000, /* of each, while other partitions are being read */
-    /* Times that the limit of a partition is doubled whose record takes long to inflate: while
-     * others are read, which stand still meanwhile; and at a start. */
-    MARKS_LATE_MAX = 3,
-    MARKS_LATE_START = 5,
+    AGAIN_MS = 1000,    /* of each, while other partitions are being read */
+    MARKS_LATE_MAX = 5, /* times that it is doubled for a record that takes long to inflate */
     MARKS_AT_ONCE = 256,
     /* What fetched records may take before they are read, of all partitions together. A full queue
      * is looked at again after a second (librdkafka 2.0.2), so no more than this is read in one. */
@@ -411,12 +408,11 @@ static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer **
     rd_kafka_queue_destroy(queue);
 }
 
-/* How often the partition's limit is doubled. One that is read is not waited for longer than
- * others: the next look will do, or it is stopped and asked about again. */
-static uint32_t lateness(const struct fr_kafka_source *source, uint32_t partition, uint32_t most)
+/* How often the limit is doubled: what is asked in passing is left for the next look. */
+static uint32_t lateness(const struct fr_kafka_source *source, const struct fr_source_answer *asked)
 {
-    const struct fr_kafka_partition *of = &source->partitions[partition];
-    return of->reading ? 0 : of->marks_late < most ? of->marks_late : most;
+    uint32_t late = source->partitions[asked->partition].marks_late;
+    return asked->in_passing ? 0 : late < MARKS_LATE_MAX ? late : MARKS_LATE_MAX;
 }
 
 /* Those whose record came in time before are asked first, so that one leader which does not give
@@ -427,21 +423,20 @@ enum fr_status fr_ingest_kafka_marks(void *self, struct fr_source_answer *answer
     enum fr_status status = fr_ingest_kafka_probe(source, err);
     if (status != FR_OK)
         return status;
-    uint32_t most = source->reader ? MARKS_LATE_MAX : MARKS_LATE_START;
     int limit = limit_ms(source, MARKS_MS);
     uint64_t late_until = 0;
     struct fr_source_answer *asked[MARKS_AT_ONCE];
     for (uint32_t i = 0; i < n; i++)
         answers[i].status = FR_AGAIN;
-    for (uint32_t late = 0, i = 0; late <= most; late++, i = 0)
+    for (uint32_t late = 0, i = 0; late <= MARKS_LATE_MAX; late++, i = 0)
         while (i < n) {
             uint32_t size = 0;
             for (; i < n && size < MARKS_AT_ONCE; i++)
-                if (answers[i].status == FR_AGAIN && lateness(source, answers[i].partition, most) == late)
+                if (answers[i].status == FR_AGAIN && lateness(source, &answers[i]) == late)
                     asked[size++] = &answers[i];
             uint64_t now = fr_mono_ns(fr_clock_system());
             if (late && !late_until)
-                late_until = now + ((uint64_t)limit << most) * 1000000;
+                late_until = now + ((uint64_t)limit << MARKS_LATE_MAX) * 1000000;
             if (size && (!late || now < late_until))
                 ask_marks(source, asked, size, limit << late);
             for (uint32_t k = 0; k < size; k++)

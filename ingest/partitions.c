@@ -207,8 +207,9 @@ static enum fr_status ask_marks(struct fr_ingest *ingest, struct fr_source_answe
     uint32_t asked = 0;
     for (uint32_t i = 0; i < n; i++)
         if (asks_mark(&looks[i]))
-            answers[asked++] =
-                (struct fr_source_answer){.partition = looks[i].stream->partition, .offset = mark_of(&looks[i]).offset};
+            answers[asked++] = (struct fr_source_answer){.partition = looks[i].stream->partition,
+                                                         .offset = mark_of(&looks[i]).offset,
+                                                         .in_passing = looks[i].anchored};
     return asked ? source->marks(source->self, answers, asked, err) : FR_OK;
 }
 

@@ -25,6 +25,7 @@ struct fr_source_answer {
     enum fr_status status;
     const char *why; /* of the last three; static */
     int64_t offset;
+    bool in_passing;      /* nothing waits for the answer */
     int64_t timestamp_ms; /* of the record there, and of its value */
     uint32_t crc32c;
 };

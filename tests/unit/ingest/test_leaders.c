@@ -169,6 +169,7 @@ static bool are_late;
 static uint64_t late_answers;
 static bool mute;         /* the leader of odd partitions answers questions without a record */
 static int asked_wait_ms; /* how long one was waited for last */
+static int inflates_ms;   /* partition 1: its record comes to whoever waits so long, after a second */
 
 rd_kafka_message_t *__real_rd_kafka_consume_queue(rd_kafka_queue_t *queue, int wait_ms);
 rd_kafka_message_t *__wrap_rd_kafka_consume_queue(rd_kafka_queue_t *queue, int wait_ms);
@@ -182,10 +183,14 @@ rd_kafka_message_t *__wrap_rd_kafka_consume_queue(rd_kafka_queue_t *queue, int w
     late_answers += message && are_late && !asks;
     if (asks)
         asked_wait_ms = wait_ms;
-    while (message && asks && mute && message->partition % 2 == 1) {
+    bool slow = message && asks && inflates_ms && message->partition == 1;
+    while (message && asks && ((mute && message->partition % 2 == 1) || (slow && wait_ms < inflates_ms))) {
         rd_kafka_message_destroy(message);
         message = __real_rd_kafka_consume_queue(queue, 200);
+        slow = message && inflates_ms && message->partition == 1;
     }
+    if (slow)
+        nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 100000000}, NULL);
     return message;
 }
 
@@ -244,12 +249,30 @@ FR_CASE(a_leader_that_answers_without_records_costs_the_others_no_longer_wait)
     are_late = false;
 }
 
+FR_CASE(a_record_that_takes_long_to_inflate_is_waited_for_after_every_silence)
+{
+    char problem[FR_PROBLEM_MAX];
+    start();
+    produce();
+    read_all();
+    inflates_ms = 2000;
+    late_answers++;
+    step_until(1 << 1);
+    step_until(0);
+    late_answers++;
+    assert_true(fr_ingest_step(w->ingest, STEP_MS, &w->err) >= 0);
+    assert_int_equal(waiting(problem, sizeof(problem)), 0);
+    inflates_ms = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(partitions_with_a_leader_are_read_without_the_others, setup, teardown),
         cmocka_unit_test_setup_teardown(a_broker_that_does_not_answer_costs_its_own_partitions_only, setup, teardown),
         cmocka_unit_test_setup_teardown(a_leader_that_answers_without_records_costs_the_others_no_longer_wait, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_record_that_takes_long_to_inflate_is_waited_for_after_every_silence, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_record_of_a_late_answer_is_given_when_the_question_is_answered, setup,
                                         teardown),
