@@ -169,7 +169,7 @@ static bool are_late;
 static uint64_t late_answers;
 static bool mute;         /* the leader of odd partitions answers questions without a record */
 static int asked_wait_ms; /* how long one was waited for last */
-static int inflates_ms;   /* partition 1: its record comes to whoever waits so long, after a second */
+static int inflates_ms;   /* partition 1: its record comes to a wait of so long, after a second */
 
 rd_kafka_message_t *__real_rd_kafka_consume_queue(rd_kafka_queue_t *queue, int wait_ms);
 rd_kafka_message_t *__wrap_rd_kafka_consume_queue(rd_kafka_queue_t *queue, int wait_ms);
