@@ -410,6 +410,7 @@ FTSENT *__wrap_fts_read(FTS *walk)
 {
     if (fails_to_walk == 0)
         return __real_fts_read(walk);
+    (void)__real_fts_read(walk); /* fts_close frees what was begun */
     errno = fails_to_walk;
     return NULL;
 }
