@@ -577,10 +577,10 @@ enum fr_status fr_ingest_malformed_end(struct fr_ingest *ingest, struct fr_err *
         pause_labels(ingest, held_feed(ingest)->proof);
     for (size_t i = 0; i < FR_ARRAY_LEN(feeds) && ingest->conf->ingest.malformed_max < 1.0f; i++) {
         const struct fr_proof *proof = feeds[i]->proof;
-        if (proof->proven || ingest->malformed.paused[0] ||
-            !(proof->refused >= FR_ROW_MIN || (proof->refused && proof->looks_like)))
-            continue;
-        pause_all(ingest, feeds[i]);
+        bool refused = proof->proven ? proof->refused >= FR_ROW_MAX
+                                     : proof->refused >= FR_ROW_MIN || (proof->refused && proof->looks_like);
+        if (refused && !ingest->malformed.paused[0])
+            pause_all(ingest, feeds[i]);
     }
     ingest->malformed.trial = false;
     if (!ingest->malformed.paused[0])

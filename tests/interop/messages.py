@@ -199,6 +199,14 @@ def check(tool, path, messages):
         assert code == 0, err
 
 
+def check_names(tool, path):
+    """Unknown names are printed with each record that has them."""
+    path.write_text('{"y":{"click":1,"later":1},"f":{"user_id":1,"foo":2,"bar":3},"kind":"a"}\n{"y":{"click":1},"f":{"user_id":1,"foo":2}}\n')
+    first, second = [json.loads(line) for line in tool("decode", "--config", CONFIG, "--file", path, "--format", "json")[1].splitlines()]
+    assert first["slots"] == {"foo": 1, "bar": 1} and first["keys"] == {"y.later": 1, "kind": 1}, first
+    assert second["slots"] == {"foo": 1} and "keys" not in second, second
+
+
 def main():
     golden = GOLDEN / "messages.jsonl"
     if "--write" in sys.argv[1:]:
@@ -211,8 +219,9 @@ def main():
         seed = random.randrange(1 << 32)
         print("random messages of seed", seed)
         check(tool, work.path / "drawn", list(draw_messages(random.Random(seed), DRAWN)))
+        check_names(tool, work.path / "names")
     print(f"{len(fixed)} golden and {DRAWN} drawn messages decode as section 6 says")
-    print("2 passed, 0 failed")
+    print("3 passed, 0 failed")
 
 
 main()

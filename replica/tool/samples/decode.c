@@ -191,6 +191,7 @@ static void decode_line(struct decoding *d, const void *value, size_t size)
     } else {
         fr_batch_clear(d->batch);
         fr_decode_append(d->decoder, 0, n, d->batch);
+        fr_decode_effective(d->decoder);
         unknown[1] = *fr_decoder_unknown(d->decoder);
         put_batch(d->conf, d->batch, unknown, &d->out);
     }

@@ -218,6 +218,21 @@ FR_CASE(a_bounded_run_of_nothing_but_malformed_records_fails)
 }
 
 /* The end that is seen is where the transaction begins: the run's lies after it. */
+FR_CASE(a_bounded_run_whose_end_is_all_malformed_fails)
+{
+    struct service *s = service_new(", batch_size: 4", 1);
+    append(&s->log, 0, 1);
+    for (int i = 0; i < 1000; i++)
+        append(&s->log, 0, -1);
+    assert_int_equal(service_start(s, true), FR_OK);
+    enum fr_status status = FR_OK;
+    for (int i = 0; i < 2000 && status >= 0 && status != FR_EOF; i++)
+        status = service_step(s, RING);
+    assert_int_equal(status, FR_E_INVALID);
+    assert_non_null(strstr(s->err.text, "all of the last 1000 records are malformed"));
+    assert_true(s->dead.n < 10);
+}
+
 FR_CASE(a_bounded_run_waits_for_an_open_transaction_before_it_says_that_all_is_malformed)
 {
     struct service *s = service_new(", batch_size: 4", 1);
@@ -312,6 +327,7 @@ int main(void)
         SERVICE_CASE(an_operator_may_pass_over_any_number),
         SERVICE_CASE(malformed_records_wait_for_the_first_good_one_or_a_minute),
         SERVICE_CASE(a_bounded_run_of_nothing_but_malformed_records_fails),
+        SERVICE_CASE(a_bounded_run_whose_end_is_all_malformed_fails),
         SERVICE_CASE(a_bounded_run_waits_for_an_open_transaction_before_it_says_that_all_is_malformed),
         SERVICE_CASE(large_refused_records_of_a_running_service_take_effect_when_no_more_can_be_held),
         SERVICE_CASE(what_is_held_counts_its_unknown_names_once_and_goes_nowhere_yet),
