@@ -179,6 +179,28 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
         conf->export_.brokers = conf->ingest.brokers;
 }
 
+/* Snapshots beside the state's own files would replace one (fr_snapshot_place knows links, too). */
+static void check_folder(struct fr_loader *loader, const struct fr_node *root)
+{
+    static const char *const parts[] = {"", "cold", "fold", "journal", "savepoints"};
+    const struct fr_conf *conf = loader->conf;
+    const struct fr_node *node = fr_node_get(fr_node_get(root, "snapshot"), "dir");
+    size_t size = conf->state_dir ? strlen(conf->state_dir) : 0;
+    while (size > 0 && conf->state_dir[size - 1] == '/')
+        size--;
+    if (!node || !conf->snapshot.dir || size == 0 || strncmp(conf->snapshot.dir, conf->state_dir, size) != 0)
+        return;
+    const char *below = conf->snapshot.dir + size;
+    if (*below != '\0' && *below != '/')
+        return;
+    below += strspn(below, "/");
+    for (size_t i = 0; i < FR_ARRAY_LEN(parts); i++)
+        if (strlen(parts[i]) == strcspn(below, "/") && strncmp(below, parts[i], strlen(parts[i])) == 0)
+            fr_refuse(loader, node, "snapshot.dir",
+                      "`%s` holds files of the state; expected a folder of its own, such as state_dir/snapshots",
+                      conf->snapshot.dir);
+}
+
 static void check_retention(struct fr_loader *loader, const struct fr_node *root)
 {
     const struct fr_conf *conf = loader->conf;
@@ -248,6 +270,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     check_capacities(loader, root);
     default_at_drain(loader, root);
     finish_topics(loader, root);
+    check_folder(loader, root);
     check_retention(loader, root);
     fr_layers_store(loader);
     if (loader->problems.count > 0 || !fr_shapes_infer(loader))

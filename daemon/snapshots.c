@@ -494,6 +494,8 @@ enum fr_status fr_snapshots_open(struct fr_service *service, struct fr_err *err)
     struct fr_durable_status durable;
     enum fr_status status = find_dir(service, err);
     if (status == FR_OK)
+        status = fr_snapshot_place(service->snapshots.dir, err);
+    if (status == FR_OK)
         status = fr_snapshot_sweep(service->snapshots.dir, err);
     if (status == FR_OK)
         status = fr_snapshot_list(service->snapshots.dir, &all, &n, err);

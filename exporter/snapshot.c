@@ -401,7 +401,9 @@ enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, stru
 {
     struct writing w = {.options = options, .disk = fr_disk_system(), .kind = FR_DELTA_UNKNOWN, .err = err};
     struct fr_export_full *full = NULL;
-    enum fr_status status = fr_dir_make(options->dir, err);
+    enum fr_status status = fr_snapshot_place(options->dir, err);
+    if (status == FR_OK)
+        status = fr_dir_make(options->dir, err);
     if (status == FR_OK)
         status = open_full(options, &full, err);
     if (status == FR_OK)

@@ -201,7 +201,7 @@ def check(tool, path, messages):
 
 def check_names(tool, path):
     """Unknown names are printed with each record that has them."""
-    path.write_text('{"y":{"click":1,"later":1},"f":{"user_id":1,"foo":2,"bar":3},"kind":"a"}\n{"y":{"click":1},"f":{"user_id":1,"foo":2}}\n')
+    path.write_text('{"t":1700000000000,"y":{"click":1,"later":1},"f":{"user_id":1,"foo":2,"bar":3},"kind":"a"}\n{"t":1700000000000,"y":{"click":1},"f":{"user_id":1,"foo":2}}\n')
     first, second = [json.loads(line) for line in tool("decode", "--config", CONFIG, "--file", path, "--format", "json")[1].splitlines()]
     assert first["slots"] == {"foo": 1, "bar": 1} and first["keys"] == {"y.later": 1, "kind": 1}, first
     assert second["slots"] == {"foo": 1} and "keys" not in second, second

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "exporter/snapshot.h"
 #include "fixture.h"
@@ -246,6 +247,26 @@ FR_CASE(current_names_what_is_there_or_nothing)
     assert_false(fr_snapshot_current(folder, name));
 }
 
+FR_CASE(no_snapshot_is_written_over_files_of_a_state)
+{
+    static const char *const taken[] = {"", "cold", "fold", "journal", "savepoints/", "cold/be/low", "link"};
+    char path[FR_TEST_FOLDER + 32], link[FR_TEST_FOLDER + 32];
+    struct fr_snapshot snapshot;
+    struct fr_snapshot_options how = options();
+    snprintf(path, sizeof(path), "%s/cold", f.dir);
+    snprintf(link, sizeof(link), "%s/link", f.dir);
+    assert_int_equal(symlink(path, link), 0);
+    for (size_t i = 0; i < FR_ARRAY_LEN(taken); i++) {
+        snprintf(folder, sizeof(folder), "%s/%s", f.dir, taken[i]);
+        assert_int_equal(fr_snapshot_place(folder, &err), FR_E_MISMATCH);
+        assert_non_null(strstr(err.text, "name a folder of their own"));
+        assert_int_equal(fr_snapshot_write(&how, &snapshot, &err), FR_E_MISMATCH);
+    }
+    snprintf(folder, sizeof(folder), "%s/other/missing", f.dir);
+    assert_int_equal(fr_snapshot_place(folder, &err), FR_OK);
+    assert_int_equal(unlink(link), 0);
+}
+
 FR_CASE(snapshots_are_listed_from_the_oldest_by_number)
 {
     for (int i = 0; i < 9; i++) {
@@ -297,6 +318,7 @@ int main(void)
         IN_A_STATE(what_does_not_read_back_gets_no_name),
         IN_A_STATE(what_has_the_name_of_a_snapshot_and_does_not_read_is_listed_with_the_reason),
         IN_A_STATE(current_names_what_is_there_or_nothing),
+        IN_A_STATE(no_snapshot_is_written_over_files_of_a_state),
         IN_A_STATE(snapshots_are_listed_from_the_oldest_by_number),
         IN_A_STATE(a_request_is_answered_once),
     };
