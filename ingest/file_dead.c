@@ -22,6 +22,7 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
+#include "base/cursor.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -73,9 +74,25 @@ static enum fr_status open_file(struct file_dead *dead, struct fr_err *err)
     return status;
 }
 
+/* The file may have been renamed or cut by whoever keeps logs short. */
+static void look_at_file(struct file_dead *dead)
+{
+    struct stat ours, there;
+    bool same = fstat(dead->fd, &ours) == 0 && stat(dead->path, &there) == 0 && ours.st_dev == there.st_dev &&
+                ours.st_ino == there.st_ino;
+    if (same) {
+        dead->size = (uint64_t)ours.st_size;
+        return;
+    }
+    close(dead->fd);
+    dead->fd = -1;
+}
+
 static enum fr_status write_lines(struct file_dead *dead, struct fr_err *err)
 {
     const struct fr_disk *disk = fr_disk_system();
+    if (dead->fd >= 0)
+        look_at_file(dead);
     enum fr_status status = dead->fd >= 0 ? FR_OK : open_file(dead, err);
     if (status == FR_OK)
         status = fr_disk_write(disk, dead->fd, dead->lines.data, dead->lines.size, dead->size, dead->path, err);
@@ -114,6 +131,25 @@ static void flush(struct file_dead *dead)
     dead->tried_ns = now;
 }
 
+/* A value that is no text goes as hexadecimal digits, so that every line is JSON. */
+static void put_value(struct fr_buffer *out, const uint8_t *value, size_t size)
+{
+    if (fr_utf8_valid(value, size)) {
+        fr_buffer_printf(out, "\"value\":");
+        fr_buffer_json_bytes(out, (const char *)value, size);
+        return;
+    }
+    static const char digits[] = "0123456789abcdef";
+    fr_buffer_printf(out, "\"hex\":\"");
+    uint8_t *at = fr_buffer_reserve(out, 2 * size);
+    for (size_t i = 0; i < size; i++) {
+        *at++ = (uint8_t)digits[value[i] >> 4];
+        *at++ = (uint8_t)digits[value[i] & 15];
+    }
+    out->size += 2 * size;
+    fr_put_u8(out, '"');
+}
+
 static void prepare(void *self)
 {
     (void)self; /* the file is made with the first letter */
@@ -134,8 +170,8 @@ static enum fr_status send_letter(void *self, const struct fr_dead_letter *from,
         fr_buffer_printf(out, ",\"partition\":%" PRId32 ",\"offset\":%" PRId64 ",\"reason\":", from->partition,
                          from->offset);
         fr_buffer_json_text(out, from->reason);
-        fr_buffer_printf(out, ",\"value\":");
-        fr_buffer_json_bytes(out, (const char *)parts->value, parts->value ? parts->size : 0);
+        fr_buffer_printf(out, ",");
+        put_value(out, parts->value, parts->value ? parts->size : 0);
         fr_buffer_printf(out, "}\n");
         *number = ++dead->sent;
     }

@@ -73,8 +73,8 @@ bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX]);
 enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
 /* First it loses its name, so that no half of it is ever found under it. */
 enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
-/* FR_E_MISMATCH: dir is a state directory, or lies in a part of one that holds other files, of which
- * a snapshot's CURRENT would replace one. A dir that is not there yet is fine. */
+/* FR_E_MISMATCH: dir is a state directory, or lies in a part of one that holds other files: a
+ * snapshot's CURRENT would replace one of them. A dir that is not there yet is fine. */
 enum fr_status fr_snapshot_place(const char *dir, struct fr_err *err) FR_MUST_CHECK;
 /* Removes what an interrupted write or removal left, and answers that nobody took. */
 enum fr_status fr_snapshot_sweep(const char *dir, struct fr_err *err) FR_MUST_CHECK;

@@ -131,6 +131,39 @@ FR_CASE(a_line_that_was_cut_is_ended)
     end(&s);
 }
 
+FR_CASE(a_value_that_is_no_text_is_given_as_digits)
+{
+    struct scene s;
+    uint64_t number;
+    begin(&s);
+    assert_int_equal(send(&s, 7, "\xff\x00z", 3, &number), FR_OK);
+    assert_int_equal(acknowledged(&s), 1);
+    expect_file(&s, "{\"topic\":\"file:/a.jsonl\",\"partition\":0,\"offset\":7,\"reason\":\"not \\\"JSON\\\"\","
+                    "\"hex\":\"ff007a\"}\n");
+    end(&s);
+}
+
+FR_CASE(a_file_that_is_cut_or_moved_is_continued)
+{
+    struct scene s;
+    uint64_t number;
+    char moved[sizeof(s.path) + 8];
+    begin(&s);
+    snprintf(moved, sizeof(moved), "%s.1", s.path);
+    assert_int_equal(send(&s, 7, "x", 1, &number), FR_OK);
+    assert_int_equal(acknowledged(&s), 1);
+    assert_int_equal(truncate(s.path, 0), 0);
+    assert_int_equal(send(&s, 8, "y", 1, &number), FR_OK);
+    assert_int_equal(acknowledged(&s), 2);
+    expect_file(&s, LINE(8, "y"));
+    assert_int_equal(rename(s.path, moved), 0);
+    assert_int_equal(send(&s, 9, "z", 1, &number), FR_OK);
+    assert_int_equal(acknowledged(&s), 3);
+    expect_file(&s, LINE(9, "z"));
+    unlink(moved);
+    end(&s);
+}
+
 FR_CASE(letters_beyond_the_bound_wait)
 {
     struct scene s;
@@ -158,6 +191,8 @@ int main(void)
         cmocka_unit_test(letters_that_are_withheld_are_in_no_file),
         cmocka_unit_test(a_file_that_cannot_be_written_is_said_and_tried_again),
         cmocka_unit_test(a_line_that_was_cut_is_ended),
+        cmocka_unit_test(a_value_that_is_no_text_is_given_as_digits),
+        cmocka_unit_test(a_file_that_is_cut_or_moved_is_continued),
         cmocka_unit_test(letters_beyond_the_bound_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
