@@ -158,7 +158,8 @@ struct fr_dead_sink {
 };
 
 /* The sink of a daemon without brokers: dead_letters.jsonl in the state directory, a line
- * {"topic", "partition", "offset", "reason", "value" or "hex"} each. FR_E_LIMIT: its path is too long. */
+ * {"topic", "partition", "offset", "reason", "value" or "hex"} each. FR_E_LIMIT: its path is too
+ * long. */
 enum fr_status fr_ingest_file_dead(const struct fr_conf *conf, const struct fr_clock *clock, struct fr_dead_sink *out,
                                    struct fr_err *err) FR_MUST_CHECK;
 
