@@ -41,9 +41,8 @@ static enum fr_status discover(void *self, struct fr_source_layout *out, struct 
     return FR_OK;
 }
 
-static enum fr_status open_regular(const char *path, int *out, int64_t *size, struct fr_err *err)
+static enum fr_status open_regular(const char *path, int *out, struct stat *what, struct fr_err *err)
 {
-    struct stat stat;
     /* not to wait for the writer of a pipe */
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
@@ -54,9 +53,9 @@ static enum fr_status open_regular(const char *path, int *out, int64_t *size, st
                           "ingest.files: %s: %s; put the file there, or take it out of ingest.files", path,
                           strerror(errno));
     enum fr_status status = FR_OK;
-    if (fstat(file, &stat) != 0)
+    if (fstat(file, what) != 0)
         status = fr_err_set(err, FR_E_IO, "ingest.files: %s: %s", path, strerror(errno));
-    else if (!S_ISREG(stat.st_mode))
+    else if (!S_ISREG(what->st_mode))
         status = fr_err_set(err, FR_E_INVALID,
                             "ingest.files: %s is not a regular file: only such a file can be read again after a "
                             "restart; use a file, or take it out of ingest.files",
@@ -66,7 +65,6 @@ static enum fr_status open_regular(const char *path, int *out, int64_t *size, st
         return status;
     }
     *out = file;
-    *size = stat.st_size;
     return FR_OK;
 }
 
@@ -75,8 +73,8 @@ static enum fr_status begin(void *self, uint32_t partition, int64_t offset, stru
     struct files *files = self;
     FR_CHECK(!files->lines);
     int file = -1;
-    int64_t size;
-    enum fr_status status = open_regular(fr_file_path(files->names[partition].topic), &file, &size, err);
+    struct stat what;
+    enum fr_status status = open_regular(fr_file_path(files->names[partition].topic), &file, &what, err);
     if (status != FR_OK)
         return status;
     uint64_t record_max = files->conf->ingest.record_max;
@@ -153,7 +151,9 @@ static const char *path_of(const struct fr_ingest *ingest, const struct fr_strea
     return fr_file_path(fr_stream_position(ingest, stream)->topic);
 }
 
-static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
+/* what: as it is if nothing was opened. */
+static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *stream, struct stat *what,
+                                 struct fr_err *err)
 {
     const char *path = path_of(ingest, stream);
     int file = -1;
@@ -166,9 +166,10 @@ static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *str
         fr_stream_finish(ingest, stream);
         return FR_OK;
     }
-    enum fr_status status = open_regular(path, &file, &stream->bytes, err);
+    enum fr_status status = open_regular(path, &file, what, err);
     if (status != FR_OK)
         return status;
+    stream->bytes = what->st_size;
     uint8_t magic[8];
     ssize_t n = pread(file, magic, sizeof(magic), 0);
     const char *problem = n > 0 ? fr_lines_unreadable(magic, (size_t)n) : NULL;
@@ -182,12 +183,33 @@ static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *str
     return FR_OK;
 }
 
+/* A link, a hard link, or another way to write the path of a file before it: its lines would be
+ * trained once under each name. */
+static enum fr_status check_other(const struct fr_ingest *ingest, struct fr_stream **streams, const struct stat *whats,
+                                  uint32_t index, struct fr_err *err)
+{
+    for (uint32_t i = 0; i < index && S_ISREG(whats[index].st_mode); i++)
+        if (S_ISREG(whats[i].st_mode) && whats[i].st_dev == whats[index].st_dev &&
+            whats[i].st_ino == whats[index].st_ino)
+            return fr_err_set(err, FR_E_INVALID,
+                              "ingest.files: %s and %s are one file, and a file is read once; take one of the two "
+                              "names out of ingest.files",
+                              path_of(ingest, streams[i]), path_of(ingest, streams[index]));
+    return FR_OK;
+}
+
 /* They are read in turn: one that is not there is waited for with all behind it. */
 static enum fr_status check(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
-    for (uint32_t i = 0; status == FR_OK && i < n; i++)
-        streams[i]->there = status = check_file(ingest, streams[i], err);
+    struct stat *whats = fr_alloc(n, sizeof(*whats)); /* of the files that were opened */
+    for (uint32_t i = 0; status == FR_OK && i < n; i++) {
+        status = check_file(ingest, streams[i], &whats[i], err);
+        if (status == FR_OK)
+            status = check_other(ingest, streams, whats, i, err);
+        streams[i]->there = status;
+    }
+    free(whats);
     return status;
 }
 

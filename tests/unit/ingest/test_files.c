@@ -559,6 +559,22 @@ FR_CASE(a_directory_is_not_a_file)
     assert_non_null(strstr(s->err.text, "/tmp is not a regular file"));
 }
 
+FR_CASE(one_file_under_two_names_is_refused)
+{
+    static int (*const name_also[])(const char *, const char *) = {link, symlink};
+    for (size_t i = 0; i < FR_ARRAY_LEN(name_also); i++) {
+        struct service *s = service_new("", 1);
+        add_file(s, "a.jsonl", lines(0, 1));
+        add_file(s, "other.jsonl", lines(0, 1));
+        add_file(s, "b.jsonl", NULL);
+        assert_int_equal(name_also[i](path_of(s, 0), path_of(s, 2)), 0);
+        assert_int_equal(service_start(s, false), FR_E_INVALID);
+        assert_non_null(strstr(s->err.text, "a.jsonl and /tmp/"));
+        assert_non_null(strstr(s->err.text, "b.jsonl are one file"));
+        files_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -585,6 +601,7 @@ int main(void)
         SERVICE_CASE(files_alone_are_a_run),
         SERVICE_CASE(a_path_that_cannot_name_a_position_is_refused),
         SERVICE_CASE(a_directory_is_not_a_file),
+        SERVICE_CASE(one_file_under_two_names_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
