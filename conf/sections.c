@@ -197,6 +197,33 @@ FR_SHOW(start)
                : fr_tree_word(tree, conf->ingest.start == FR_START_EARLIEST ? "earliest" : "latest");
 }
 
+/* A path is part of a position's name, in JSON. */
+static void add_file(struct fr_loader *loader, const struct fr_node *node, const char *path)
+{
+    struct fr_conf *conf = loader->conf;
+    const char *text = fr_loader_text(loader, node, path, "a file");
+    if (!text)
+        return;
+    size_t size = strlen(text);
+    if (size > FR_FILE_PATH_MAX) {
+        fr_refuse(loader, node, path, "a path of %zu bytes; expected at most %d", size, FR_FILE_PATH_MAX);
+        return;
+    }
+    for (size_t i = 0; i < size; i++)
+        if (text[i] < 0x20 || text[i] > 0x7e || text[i] == '"' || text[i] == '\\') {
+            fr_refuse(loader, node, path,
+                      "a path with more than printable ASCII, or with a quote or a backslash; expected another one: "
+                      "rename the file or link to it");
+            return;
+        }
+    for (uint32_t i = 0; i < conf->ingest.n_files; i++)
+        if (strcmp(conf->ingest.files[i], text) == 0) {
+            fr_loader_twice(loader, node, path, "file");
+            return;
+        }
+    conf->ingest.files[conf->ingest.n_files++] = fr_loader_keep(loader, text);
+}
+
 FR_READ(files)
 {
     struct fr_conf *conf = loader->conf;
@@ -206,9 +233,7 @@ FR_READ(files)
     for (uint32_t i = 0; i < node->count; i++) {
         char at[FR_PATH_MAX];
         fr_path_index(at, path, i);
-        const char *text = fr_loader_text(loader, node->values[i], at, "a file");
-        if (text)
-            conf->ingest.files[conf->ingest.n_files++] = fr_loader_keep(loader, text);
+        add_file(loader, node->values[i], at);
     }
 }
 

@@ -263,35 +263,10 @@ enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_stream *strea
 
 /* ---- life ---- */
 
-static enum fr_status check_path(const struct fr_conf *conf, uint32_t index, struct fr_err *err)
-{
-    const char *path = conf->ingest.files[index];
-    size_t size = strlen(path), most = FR_TOPIC_MAX - sizeof(FR_FILE_TOPIC);
-    if (size == 0 || size > most)
-        return fr_err_set(
-            err, FR_E_INVALID,
-            "ingest.files: \"%.300s\" has %zu bytes; a path has 1 to %zu (it is part of a position's name)", path, size,
-            most);
-    for (size_t i = 0; i < size; i++)
-        if (path[i] < 0x20 || path[i] > 0x7e || path[i] == '"' || path[i] == '\\')
-            return fr_err_set(err, FR_E_INVALID,
-                              "ingest.files: path %" PRIu32
-                              " holds more than printable ASCII, or a quote or backslash: it "
-                              "is a position's name in JSON; rename the file or link to it",
-                              index + 1);
-    for (uint32_t i = 0; i < index; i++)
-        if (strcmp(conf->ingest.files[i], path) == 0)
-            return fr_err_set(err, FR_E_INVALID, "ingest.files: %s is listed twice; a file is read once", path);
-    return FR_OK;
-}
+_Static_assert(FR_FILE_PATH_MAX + sizeof(FR_FILE_TOPIC) <= FR_TOPIC_MAX, "every path has a topic");
 
-enum fr_status fr_files_open(const struct fr_conf *conf, struct fr_feed *out, struct fr_err *err)
+void fr_files_open(const struct fr_conf *conf, struct fr_feed *out)
 {
-    for (uint32_t i = 0; i < conf->ingest.n_files; i++) {
-        enum fr_status status = check_path(conf, i, err);
-        if (status != FR_OK)
-            return status;
-    }
     struct files *files = fr_alloc(1, sizeof(*files));
     files->conf = conf;
     files->n = conf->ingest.n_files;
@@ -315,5 +290,4 @@ enum fr_status fr_files_open(const struct fr_conf *conf, struct fr_feed *out, st
         .ask_end = ask_end,
         .take_end = take_end,
     };
-    return FR_OK;
 }

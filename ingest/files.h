@@ -7,9 +7,8 @@
 
 #define FR_FILE_TOPIC "file:"
 
-/* FR_E_INVALID: a path that cannot be a topic's name (length, odd characters, given twice). Borrows
- * the conf, which reads JSON. */
-enum fr_status fr_files_open(const struct fr_conf *conf, struct fr_feed *out, struct fr_err *err) FR_MUST_CHECK;
+/* Borrows the conf, which reads JSON and whose paths are sound. */
+void fr_files_open(const struct fr_conf *conf, struct fr_feed *out);
 /* The first event of a file that was begun at its last delivered line, or its end where a line was
  * only half in effect. FR_E_MISMATCH. */
 enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event,

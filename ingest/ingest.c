@@ -57,7 +57,7 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
     ingest->file_conf = *conf;
     ingest->file_conf.ingest.format = FR_FORMAT_JSON;
     if (status == FR_OK && ingest->n_files)
-        status = fr_files_open(&ingest->file_conf, &ingest->files, err);
+        fr_files_open(&ingest->file_conf, &ingest->files);
     ingest->files.proof = &ingest->proofs[0];
     ingest->topics.proof = &ingest->proofs[1];
     ingest->polled = ingest->n_files ? &ingest->files : &ingest->topics;

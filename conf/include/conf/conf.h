@@ -34,6 +34,7 @@ enum {
     FR_MODEL_MAX = 121,
     FR_KEY_SEED_MAX = 128,
     FR_SAMPLE_KEY_MAX = 128, /* bytes of what samples call a slot or label */
+    FR_FILE_PATH_MAX = 244,  /* bytes of a path of ingest.files: part of a position's name */
     FR_HOOK_ARGUMENTS_MAX = 64,
     FR_TABLES_MAX = 64,
     FR_PARTS_MAX = 8,

@@ -13,6 +13,7 @@ struct row {
 #define LAYER_X "{name: x, concat: [user_id, item_id.v, {mean: history.v}, price]}"
 #define LAYER_OUT "{name: out, dense: h, units: 1}"
 #define TASK "{name: click, label: click, logit: out}"
+#define LONG_NAME "a0123456789-b0123456789-c0123456789-d0123456789-" /* 48 bytes */
 
 static const struct row rows[] = {
     /* the document */
@@ -76,6 +77,11 @@ static const struct row rows[] = {
     {"no_topics", "  topic: samples\n", "  topics: []\n"},
     {"a_delta_topic_that_is_the_second_topic", "  topic: samples\n", "  topics: [a, ctr.delta]\n"},
     {"a_bad_topic_name", "topic: samples", "topic: a/b"},
+    {"a_file_twice", "", "ingest.files=[a.jsonl, b.jsonl, a.jsonl]"},
+    {"a_file_name_with_a_quote", "", "ingest.files=[\"a\\\"b.jsonl\"]"},
+    {"a_file_name_with_a_newline", "", "ingest.files=[\"a\\nb.jsonl\"]"},
+    {"a_file_name_beyond_ascii", "", "ingest.files=[a.jsonl, \xc3\xa9.jsonl]"},
+    {"a_file_name_too_long", "", "ingest.files=[" LONG_NAME "/" LONG_NAME "/" LONG_NAME "/" LONG_NAME "/" LONG_NAME "x]"},
     {"a_dead_letter_topic_that_is_the_topic", "", "ingest.dead_letter_topic=samples"},
     {"a_delta_topic_that_is_the_topic", "", "export.topic=samples"},
     {"other_delta_brokers", "", "export.brokers=elsewhere:9092"},

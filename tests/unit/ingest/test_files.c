@@ -529,28 +529,6 @@ FR_CASE(files_alone_are_a_run)
     }
 }
 
-FR_CASE(a_path_that_cannot_name_a_position_is_refused)
-{
-    char longest[300];
-    memset(longest, 'a', sizeof(longest));
-    longest[245] = 0;
-    const char *const bad[] = {longest, "a\nb", "a\"b", "\xc3\xa9", "", "twice"};
-    for (size_t i = 0; i < FR_ARRAY_LEN(bad); i++) {
-        struct service *s = service_new("", 1);
-        add_path(s->conf, "twice");
-        add_path(s->conf, bad[i]);
-        struct fr_ingest_options options = {.conf = s->conf,
-                                            .clock = &s->clock.clock,
-                                            .full = s->full,
-                                            .empty = s->empty,
-                                            .source = &s->source,
-                                            .dead_sink = &s->sink};
-        assert_int_equal(fr_ingest_new(&options, &s->ingest, &s->err), FR_E_INVALID);
-        assert_non_null(strstr(s->err.text, "ingest.files"));
-        service_free(s);
-    }
-}
-
 FR_CASE(a_directory_is_not_a_file)
 {
     struct service *s = service_new("", 1);
@@ -599,7 +577,6 @@ int main(void)
         SERVICE_CASE(records_deleted_while_files_are_read_are_a_loss),
         SERVICE_CASE(files_behind_us_need_not_be_there_and_no_other_may_come),
         SERVICE_CASE(files_alone_are_a_run),
-        SERVICE_CASE(a_path_that_cannot_name_a_position_is_refused),
         SERVICE_CASE(a_directory_is_not_a_file),
         SERVICE_CASE(one_file_under_two_names_is_refused),
     };
