@@ -100,6 +100,23 @@ static void check_capacities(struct fr_loader *loader, const struct fr_node *roo
     }
 }
 
+/* Here and not where a label is read: a model that a topic or a state holds stays readable. */
+static void check_labels(struct fr_loader *loader, const struct fr_node *root)
+{
+    const struct fr_conf *conf = loader->conf;
+    for (uint32_t i = 0; i < conf->n_labels; i++) {
+        const struct fr_conf_label *label = &conf->labels[i];
+        char path[FR_PATH_MAX];
+        if (!label->has_negative || label->negative != 1.0f)
+            continue;
+        snprintf(path, sizeof(path), "labels.%s.negative", label->name);
+        const struct fr_node *node = fr_node_get(fr_node_get(fr_node_get(root, "labels"), label->name), "negative");
+        fr_refuse(loader, node ? node : root, path,
+                  "1 is what samples say for a positive label, and no label would be positive; expected the number by "
+                  "which samples say 0, such as -1");
+    }
+}
+
 static void default_topic(struct fr_loader *loader, char **place, const char *stem, const char *suffix)
 {
     if (*place)
@@ -268,6 +285,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     check_sketches(loader, root);
     check_reserve(loader, root);
     check_capacities(loader, root);
+    check_labels(loader, root);
     default_at_drain(loader, root);
     finish_topics(loader, root);
     check_folder(loader, root);

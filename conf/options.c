@@ -347,8 +347,8 @@ const struct fr_option fr_options[] = {
     CUSTOM("labels.*.key", "text of 1 to 128 bytes", sample_key, "key of the label in samples, any text",
            .offset = IN(fr_conf_label, key), .computed = "the label's name", .follows = true, .views = MODEL),
     RANGED(REAL, "labels.*.negative", IN(fr_conf_label, negative), -(double)FLT_MAX, (double)FLT_MAX, NULL,
-           "number by which samples say 0: -1 where labels are -1 and 1", .present = IN(fr_conf_label, has_negative),
-           .computed = "none", .follows = true, .views = MODEL),
+           "number by which samples say 0, not 1: -1 where labels are -1 and 1",
+           .present = IN(fr_conf_label, has_negative), .computed = "none", .follows = true, .views = MODEL),
 
     GROUP("network", "the dense part of the model", .required = true, .top = TRAINING),
     OPTIMIZER("network.optimizer", IN(fr_conf, dense_optimizer), FR_LAYER_OPTIMIZERS, "update rule of the layers",

@@ -144,6 +144,8 @@ static const struct row rows[] = {
     {"a_non_finite_default", "price: {kind: dense, dim: 2}", "price: {kind: dense, dim: 2, default: .inf}"},
     {"an_index_twice", "slots:\n", "slots:\n  a: {table: user, index: 3}\n  b: {table: user, index: 3}\n"},
     {"no_labels", "labels: {click: {}}", "labels: {}"},
+    {"a_negative_label_that_is_the_positive_one", "labels: {click: {}}", "labels: {click: {negative: 1}}"},
+    {"a_negative_label_that_rounds_to_one", "labels: {click: {}}", "labels: {click: {negative: 1.00000001}}"},
     /* layers */
     {"an_unknown_reference_with_its_layer", LAYER_X, "{name: x, concat: [user_idd]}"},
     {"an_empty_slot_name", LAYER_X, "{name: x, concat: [.v]}"},
