@@ -198,12 +198,9 @@ FR_SHOW(start)
 }
 
 /* A path is part of a position's name, in JSON. */
-static void add_file(struct fr_loader *loader, const struct fr_node *node, const char *path)
+static void check_file(struct fr_loader *loader, const struct fr_node *node, const char *path, const char *text)
 {
-    struct fr_conf *conf = loader->conf;
-    const char *text = fr_loader_text(loader, node, path, "a file");
-    if (!text)
-        return;
+    const struct fr_conf *conf = loader->conf;
     size_t size = strlen(text);
     if (size > FR_FILE_PATH_MAX) {
         fr_refuse(loader, node, path, "a path of %zu bytes; expected at most %d", size, FR_FILE_PATH_MAX);
@@ -221,7 +218,6 @@ static void add_file(struct fr_loader *loader, const struct fr_node *node, const
             fr_loader_twice(loader, node, path, "file");
             return;
         }
-    conf->ingest.files[conf->ingest.n_files++] = fr_loader_keep(loader, text);
 }
 
 FR_READ(files)
@@ -233,7 +229,11 @@ FR_READ(files)
     for (uint32_t i = 0; i < node->count; i++) {
         char at[FR_PATH_MAX];
         fr_path_index(at, path, i);
-        add_file(loader, node->values[i], at);
+        const char *text = fr_loader_text(loader, node->values[i], at, "a file");
+        if (!text)
+            continue;
+        check_file(loader, node->values[i], at, text);
+        conf->ingest.files[conf->ingest.n_files++] = fr_loader_keep(loader, text);
     }
 }
 
