@@ -363,6 +363,13 @@ static bool name_sets(const struct fr_conf *conf, const char *name, char sets[AS
         above--;
     while (above > 0 && dir[above - 1] != '/')
         above--;
+    if (strcmp(name, conf->model) == 0) {
+        fr_buffer_printf(out,
+                         "freshetd: --as %.120s: that is the model of the configuration itself, whose topics would be "
+                         "taken over; choose another name, or leave --as out\n",
+                         name);
+        return false;
+    }
     bool ipv6 = strchr(conf->metrics.listen_host, ':') != NULL;
     const int lengths[AS_SETS] = {
         snprintf(sets[0], AS_BYTES, "model=%s", name),

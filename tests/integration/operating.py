@@ -463,6 +463,10 @@ class Cases:
         done = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", broken, "--check"], stderr=subprocess.PIPE, text=True)
         assert done.returncode == 2 and "did you mean `state_dir`" in done.stderr and "epoch" in done.stderr, done.stderr
 
+    def another_model_of_the_own_name_exits_2(self):
+        done = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", CONFIG, "--restore", self.work.path / "savepoint", "--as", "operated"], stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 2 and "--as operated: " in done.stderr and "choose another name" in done.stderr, done.stderr
+
     def a_reserve_beyond_the_machine_exits_2(self):
         done = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", CONFIG, "--check", "--set", "memory_limit=64TiB", "--set", "memory_reserve=40TiB"],
                               stderr=subprocess.PIPE, text=True)
