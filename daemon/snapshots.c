@@ -496,6 +496,8 @@ enum fr_status fr_snapshots_open(struct fr_service *service, struct fr_err *err)
     if (status == FR_OK)
         status = fr_snapshot_place(service->snapshots.dir, err);
     if (status == FR_OK)
+        status = fr_snapshot_check_model(service->snapshots.dir, service->conf->model, err);
+    if (status == FR_OK)
         status = fr_snapshot_sweep(service->snapshots.dir, err);
     if (status == FR_OK)
         status = fr_snapshot_list(service->snapshots.dir, &all, &n, err);

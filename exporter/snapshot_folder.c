@@ -59,6 +59,7 @@ void fr_snapshot_describe(const struct fr_manifest *manifest, const struct fr_bu
                                 .manifest_bytes = text->size,
                                 .summed = manifest->summed,
                                 .sha256 = fr_sha256(text->data, text->size)};
+    memcpy(out->model, manifest->model, sizeof(out->model));
     enum fr_status named = fr_manifest_name(manifest, out->name);
     FR_CHECK(named == FR_OK); /* the model's name has less than 128 bytes */
 }
@@ -303,7 +304,8 @@ enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_
     return status;
 }
 
-bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX])
+/* name: what CURRENT says, out: what is there. */
+static bool find_current(const char *dir, char name[FR_MANIFEST_NAME_MAX], struct fr_snapshot *out)
 {
     char path[PATH_MAX];
     struct fr_buffer text = {0};
@@ -313,15 +315,31 @@ bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX])
     while (text.size > 0 && text.data[text.size - 1] == '\n')
         text.size -= 1;
     found = found && text.size > 0 && text.size < FR_MANIFEST_NAME_MAX && !memchr(text.data, '/', text.size);
-    struct fr_snapshot seen;
     if (found) {
         memcpy(name, text.data, text.size);
         name[text.size] = '\0';
-        found =
-            fr_snapshot_join(path, dir, name, &ignored) == FR_OK && fr_snapshot_look(path, &seen, &ignored) == FR_OK;
+        found = fr_snapshot_join(path, dir, name, &ignored) == FR_OK && fr_snapshot_look(path, out, &ignored) == FR_OK;
     }
     fr_buffer_release(&text);
     return found;
+}
+
+bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX])
+{
+    struct fr_snapshot seen;
+    return find_current(dir, name, &seen);
+}
+
+enum fr_status fr_snapshot_check_model(const char *dir, const char *model, struct fr_err *err)
+{
+    char name[FR_MANIFEST_NAME_MAX];
+    struct fr_snapshot current;
+    if (!find_current(dir, name, &current) || strcmp(current.model, model) == 0)
+        return FR_OK;
+    return fr_err_set(err, FR_E_MISMATCH,
+                      "%.400s: CURRENT names %s, a snapshot of model %s, and this model is %s; give each model its own "
+                      "snapshot.dir, or move away what is in this one",
+                      dir, name, current.model, model);
 }
 
 enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_err *err)
@@ -334,6 +352,8 @@ enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_er
     enum fr_status status = fr_snapshot_join(path, dir, name, err);
     if (status == FR_OK) /* nobody is sent to what does not read */
         status = fr_snapshot_look(path, &snapshot, err);
+    if (status == FR_OK)
+        status = fr_snapshot_check_model(dir, snapshot.model, err);
     if (status == FR_OK)
         status = fr_snapshot_join(path, dir, current_file, err);
     if (status == FR_OK)

@@ -177,6 +177,29 @@ class Cases(Live):
         for directory, _, _ in kept:
             check(directory)
 
+    def a_directory_has_the_snapshots_of_one_model(self):
+        """Two daemons that begin with an empty one: CURRENT stays with the model that was first, and the other one says so; it does not start there again."""
+        folder = self.work.path / "shared"
+        first = self.daemon("mine", [f"snapshot.dir={folder}"])
+        second = self.daemon("other", ["model=other", f"snapshot.dir={folder}"])
+        for daemon in (first, second):
+            self.trained(daemon)
+        (directory, _, _, _, _), = LINE.findall(tool("snapshot", "--state-dir", self.work.path / "mine")[1])
+        name = pathlib.Path(directory).name
+        self.current(first, name)
+        tool("snapshot", "--state-dir", self.work.path / "other")
+        wait_until(lambda: "give each model its own snapshot.dir" in second.get("/healthz")[1], "the other model says why CURRENT stays")
+        assert (folder / "CURRENT").read_text() == name + "\n"
+        first.drain()
+        second.drain()
+        refused = self.daemon("other", ["model=other", f"snapshot.dir={folder}"], wait_http=False)
+        refused.expect_exit(3)
+        assert "of model operated" in refused.log() and "give each model its own snapshot.dir" in refused.log(), refused.log()
+        again = self.daemon("mine", [f"snapshot.dir={folder}"])
+        self.trained(again)
+        again.drain()
+        assert (folder / "CURRENT").read_text().startswith("operated-1-")
+
     def delete_records(self, topic):
         """All that the topic holds now, as its retention would in time."""
         ends = {p: records[-1][0] + 1 for p, records in delta.read_topic(self.kafka.address, topic).items() if records}

@@ -20,6 +20,7 @@
 
 struct fr_snapshot {
     char name[FR_MANIFEST_NAME_MAX];
+    char model[128];
     uint64_t timeline, epoch, digest;
     uint64_t rows, bytes, files; /* bytes: of all files, without the manifest */
     uint64_t t_ms;               /* wall time of its epoch's cut; 0: not known */
@@ -69,7 +70,11 @@ enum fr_status fr_snapshot_look(const char *path, struct fr_snapshot *out, struc
 enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_t *n, struct fr_err *err) FR_MUST_CHECK;
 /* What CURRENT names; false: nothing that is there. */
 bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX]);
-/* Moves CURRENT, durably, to one that reads; what fr_snapshot_look gives, and CURRENT stays. */
+/* FR_E_MISMATCH, with what to do, where CURRENT names a snapshot of another model: each would take
+ * CURRENT from the other, and replicas of one would begin with the other. */
+enum fr_status fr_snapshot_check_model(const char *dir, const char *model, struct fr_err *err) FR_MUST_CHECK;
+/* Moves CURRENT, durably, to one that reads and is of the model that CURRENT names; what
+ * fr_snapshot_look and fr_snapshot_check_model give, and CURRENT stays. */
 enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
 /* First it loses its name, so that no half of it is ever found under it. */
 enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;

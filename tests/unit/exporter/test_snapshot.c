@@ -267,6 +267,26 @@ FR_CASE(no_snapshot_is_written_over_files_of_a_state)
     assert_int_equal(unlink(link), 0);
 }
 
+FR_CASE(current_stays_with_the_model_it_names)
+{
+    char name[FR_MANIFEST_NAME_MAX];
+    struct fixture other = {0};
+    struct fr_snapshot snapshot = taken(), second = {0};
+    struct fr_snapshot_options how = options();
+    assert_int_equal(fixture_open(&other, "ctr-1"), FR_OK);
+    assert_int_equal(fixture_append(&other, ROWS, 1700000000000, &err), FR_OK);
+    assert_int_equal(fr_durable_fold(other.durable, &err), FR_OK);
+    how.durable = other.durable;
+    assert_int_equal(fr_snapshot_write(&how, &second, &err), FR_OK);
+    fixture_close(&other);
+    assert_int_equal(fr_snapshot_point(folder, snapshot.name, &err), FR_OK);
+    assert_int_equal(fr_snapshot_point(folder, second.name, &err), FR_E_MISMATCH);
+    assert_non_null(strstr(err.text, "a snapshot of model ctr"));
+    assert_non_null(strstr(err.text, "give each model its own snapshot.dir"));
+    assert_true(fr_snapshot_current(folder, name));
+    assert_string_equal(name, snapshot.name);
+}
+
 FR_CASE(snapshots_are_listed_from_the_oldest_by_number)
 {
     for (int i = 0; i < 9; i++) {
@@ -319,6 +339,7 @@ int main(void)
         IN_A_STATE(what_has_the_name_of_a_snapshot_and_does_not_read_is_listed_with_the_reason),
         IN_A_STATE(current_names_what_is_there_or_nothing),
         IN_A_STATE(no_snapshot_is_written_over_files_of_a_state),
+        IN_A_STATE(current_stays_with_the_model_it_names),
         IN_A_STATE(snapshots_are_listed_from_the_oldest_by_number),
         IN_A_STATE(a_request_is_answered_once),
     };
