@@ -77,39 +77,40 @@ static size_t make_line(char line[LINE_MAX_BYTES], enum fr_log_level level, cons
     return size + 1;
 }
 
+/* errno stays what it was. */
+static void put_line(enum fr_log_line kind, enum fr_log_level level, const char *component, const char *event,
+                     const char *format, va_list arguments)
+{
+    int saved_errno = errno;
+    char line[LINE_MAX_BYTES];
+    fr_log_put(kind, line, make_line(line, level, component, event, format, arguments));
+    errno = saved_errno;
+}
+
 void fr_log(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
 {
     if ((int)level < atomic_load_explicit(&lowest_level, memory_order_relaxed))
         return;
-    int saved_errno = errno;
-    char line[LINE_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    fr_log_put(FR_LOG_LINE_PLAIN, line, make_line(line, level, component, event, format, arguments));
+    put_line(FR_LOG_LINE_PLAIN, level, component, event, format, arguments);
     va_end(arguments);
-    errno = saved_errno;
 }
 
 void fr_log_surely(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
 {
-    int saved_errno = errno;
-    char line[LINE_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    fr_log_put(FR_LOG_LINE_TEXT, line, make_line(line, level, component, event, format, arguments));
+    put_line(FR_LOG_LINE_TEXT, level, component, event, format, arguments);
     va_end(arguments);
-    errno = saved_errno;
 }
 
 void fr_log_last(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
 {
-    int saved_errno = errno;
-    char line[LINE_MAX_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    fr_log_put(FR_LOG_LINE_LAST, line, make_line(line, level, component, event, format, arguments));
+    put_line(FR_LOG_LINE_LAST, level, component, event, format, arguments);
     va_end(arguments);
-    errno = saved_errno;
 }
 
 void fr_log_last_words(const char *component, const char *event, const char *format, ...)

@@ -144,8 +144,8 @@ void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher
 
 /* ---- without brokers ---- */
 
-/* No topic gets the epochs that count as acknowledged now. They are of a timeline that no topic was
- * told of, so that a later start with brokers fills its topic with the whole state. */
+/* No topic gets the epochs that count as acknowledged now. They are of a timeline that no topic
+ * knows, so that a later start with brokers fills its topic with the whole state. */
 enum fr_status fr_publisher_check_without_brokers(struct fr_publisher *publisher, struct fr_err *err)
 {
     struct fr_durable_status durable;

@@ -2,7 +2,7 @@
 whole daemon shows.
 
 Cases of the daemon: several topics, one altered while it runs; idle partitions; begin and end at a time; files (plain, gzip) before Kafka, killed on the way, in
-lockstep, alone, without brokers, changed; ranges passed over (--skip), killed on the way; on_loss stop, earliest and latest on a log shortened by retention and on one made anew; a right taken away in mid-run. Every sample
+lockstep, alone, without brokers, changed; ranges passed over (--skip), killed on the way; on_loss stop, earliest and latest on a log shortened by retention and on one created again; a right taken away in mid-run. Every sample
 has a feature of its own, and the state's private dump tells how often each was counted.
 """
 import datetime

@@ -1,19 +1,9 @@
 /* A clock that is wrong, this host's or a producer's, and what is held until it shows which. */
 #include "fixture.h"
+#include "status_of.h"
 
 #define HOUR 3600000LL
 #define DAY (24 * HOUR)
-
-static struct fr_ingest_status status_of(struct service *s)
-{
-    struct fr_ingest_status status;
-    fr_ingest_get_status(s->ingest, &status);
-    struct fr_ingest_status copy = status;
-    fr_ingest_status_release(&status);
-    copy.partitions = NULL;
-    copy.present = NULL;
-    return copy;
-}
 
 /* n records of one sample whose event time and Kafka timestamp are this. */
 static void append_times(struct service *s, uint32_t partition, uint32_t n, int64_t t_ms, int64_t kafka_ms)

@@ -1,6 +1,7 @@
 /* Whether a log that is being read still is the one that was read: after contact was lost, and once
  * a minute. */
 #include "fixture.h"
+#include "status_of.h"
 
 #define LIVE ", batch_size: 1, batch_wait: 20ms"
 
@@ -252,17 +253,6 @@ FR_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at)
     assert_non_null(strstr(s->err.text, "the record at offset 9 is not"));
 }
 
-static struct fr_ingest_status status_of(struct service *s)
-{
-    struct fr_ingest_status status;
-    fr_ingest_get_status(s->ingest, &status);
-    struct fr_ingest_status copy = status;
-    fr_ingest_status_release(&status);
-    copy.partitions = NULL;
-    copy.present = NULL;
-    return copy;
-}
-
 /* A minute after the start the record delivered last is what the next look compares with. */
 static void look(struct service *s)
 {
@@ -307,7 +297,7 @@ FR_CASE(a_minutes_look_comes_between_two_records_while_the_trainer_is_slower)
     assert_true(trained(s) < 60 && s->log.questions > questions);
 }
 
-/* What is held takes effect, the ring is full behind the last one of partition 0, and that has
+/* What is held takes effect, the ring is full after the last one of partition 0, and that has
  * another log now. */
 FR_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect)
 {

@@ -1,16 +1,6 @@
 /* What an operator hears of malformed records, and what a start does that reads nothing else. */
 #include "fixture.h"
-
-static struct fr_ingest_status status_of(struct service *s)
-{
-    struct fr_ingest_status status;
-    fr_ingest_get_status(s->ingest, &status);
-    struct fr_ingest_status copy = status;
-    fr_ingest_status_release(&status);
-    copy.partitions = NULL;
-    copy.present = NULL;
-    return copy;
-}
+#include "status_of.h"
 
 /* A record of the log with these bytes. */
 static void append_text(struct fake_log *log, const char *text)
