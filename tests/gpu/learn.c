@@ -5,7 +5,9 @@
  *         the card: AUC of predictions before training within TOLERANCE of the processor's, and the
  *         same bits twice
  *     gpu_learn bench [--small]    samples/s from batches that lie ready on the host: planned
- *         beside the step before, as the daemon does, and with plans given (the value plane alone)
+ *         beside the step before, as the daemon does, and with plans given (the value plane alone);
+ *         of each step, what its owner's thread spent on the phases
+ *     gpu_learn bench MODEL BATCH    of this one alone, for a profiler
  *
  * MODEL: r16, wide, small (model.c). FRESHET_DEVICE names the plug-in; else the emulated card,
  * where only that it runs is seen. Thread: one, and a pool of all cores that plans. */
@@ -33,6 +35,9 @@ static uint64_t now_ns(void)
 
 /* ---- a trainer without its surroundings ---- */
 
+enum phase { FORWARD, BEGIN, PLAN, BRING, FINISH, N_PHASES };
+static const char *const phase_names[N_PHASES] = {"forward", "begin", "plan", "bring", "finish"};
+
 struct machine {
     struct gpu_model model;
     struct fr_pool *pool;
@@ -41,6 +46,7 @@ struct machine {
     struct fr_graph_device device;
     struct fr_value_place first_place;
     struct fr_graph *graph;
+    uint64_t phase_ns[N_PHASES]; /* of the owner's thread: in FINISH it waits for the card */
 };
 
 static bool admit_all(const void *config, uint32_t count)
@@ -170,20 +176,36 @@ static uint64_t hash_of(struct machine *m)
     return hash;
 }
 
+/* What was done since `*since_ns` was this phase's. */
+static void add_phase(struct machine *m, enum phase phase, uint64_t *since_ns)
+{
+    uint64_t at_ns = now_ns();
+    m->phase_ns[phase] += at_ns - *since_ns;
+    *since_ns = at_ns;
+}
+
 /* A step of a batch that is planned; the next one, if there is one, is planned beside a card's. */
 static void step(struct machine *m, const struct fr_batch *batch, const struct fr_batch *next, uint64_t k)
 {
     bool beside = fr_graph_runs_beside(m->graph);
     struct fr_rows *rows = m->rows[k % 2], *after = m->rows[(k + 1) % 2];
+    uint64_t since_ns = now_ns();
     fr_graph_forward(m->graph, batch, rows);
+    add_phase(m, FORWARD, &since_ns);
     fr_graph_train_begin(m->graph, batch, rows);
+    add_phase(m, BEGIN, &since_ns);
     if (next && beside) {
         fr_store_plan_next(m->store, next, (int64_t)k, after);
+        add_phase(m, PLAN, &since_ns);
         fr_graph_bring(m->graph, next, after);
+        add_phase(m, BRING, &since_ns);
     }
     must(m, fr_graph_train_finish(m->graph, batch, rows, NULL), "a step");
-    if (next && !beside)
+    add_phase(m, FINISH, &since_ns);
+    if (next && !beside) {
         fr_store_plan(m->store, next, (int64_t)k, after);
+        add_phase(m, PLAN, &since_ns);
+    }
 }
 
 static struct learnt learn(const char *name, uint64_t samples, uint32_t batch_size, bool device)
@@ -236,12 +258,22 @@ struct ring {
     uint32_t n;
 };
 
+/* Steps since the phases were cleared. */
 static void report(const char *what, const struct machine *m, uint64_t steps, uint64_t ns)
 {
     double ms = (double)ns / 1e6 / (double)steps;
-    printf("{\"bench\":\"%s\",\"ms\":%.4f,\"M samples/s\":%.4f}\n", what, ms,
-           m->model.conf.ingest.batch_size / ms / 1e3);
+    printf("{\"bench\":\"%s\",\"ms\":%.4f,\"M samples/s\":%.4f", what, ms, m->model.conf.ingest.batch_size / ms / 1e3);
+    for (size_t i = 0; i < N_PHASES; i++)
+        printf(",\"%s ms\":%.4f", phase_names[i], (double)m->phase_ns[i] / 1e6 / (double)steps);
+    puts("}");
     fflush(stdout);
+}
+
+/* From here on steps are timed. */
+static uint64_t begin_timing(struct machine *m)
+{
+    memset(m->phase_ns, 0, sizeof(m->phase_ns));
+    return now_ns();
 }
 
 static void run_planned(struct machine *m, const struct ring *ring, const char *name, bool small)
@@ -252,7 +284,7 @@ static void run_planned(struct machine *m, const struct ring *ring, const char *
     fr_store_plan(m->store, ring->batches[0], 0, m->rows[0]);
     for (; k <= first || now_ns() - begin_ns < (small ? 0 : BENCH_NS); k++) {
         if (k == first) /* rows are made, memory has its size */
-            begin_ns = now_ns();
+            begin_ns = begin_timing(m);
         step(m, ring->batches[k % ring->n], ring->batches[(k + 1) % ring->n], k);
     }
     report(what, m, k - first, now_ns() - begin_ns);
@@ -271,11 +303,16 @@ static void run_given(struct machine *m, struct ring *ring, const char *name, bo
     for (; k <= ring->n || now_ns() - begin_ns < (small ? 0 : BENCH_NS); k++) {
         uint32_t at = (uint32_t)(k % ring->n), after = (at + 1) % ring->n;
         if (k == ring->n)
-            begin_ns = now_ns();
+            begin_ns = begin_timing(m);
+        uint64_t since_ns = now_ns();
         fr_graph_forward(m->graph, ring->batches[at], ring->plans[at]);
+        add_phase(m, FORWARD, &since_ns);
         fr_graph_train_begin(m->graph, ring->batches[at], ring->plans[at]);
+        add_phase(m, BEGIN, &since_ns);
         fr_graph_bring(m->graph, ring->batches[after], ring->plans[after]);
+        add_phase(m, BRING, &since_ns);
         must(m, fr_graph_train_finish(m->graph, ring->batches[at], ring->plans[at], NULL), "a step");
+        add_phase(m, FINISH, &since_ns);
     }
     report(what, m, k - ring->n, now_ns() - begin_ns);
     for (uint32_t i = 0; i < ring->n; i++)
@@ -317,10 +354,17 @@ int main(int argc, char **argv)
             return train(argv[2], samples, (uint32_t)batch_size, strtod(argv[5], NULL));
     }
     bool small = argc == 3 && strcmp(argv[2], "--small") == 0;
+    if (argc == 4 && strcmp(argv[1], "bench") == 0) {
+        uint64_t batch_size = strtoull(argv[3], NULL, 10);
+        if (batch_size > 0 && batch_size <= 1 << 20) {
+            bench_one(argv[2], (uint32_t)batch_size, true);
+            return 0;
+        }
+    }
     if ((argc == 2 || small) && strcmp(argv[1], "bench") == 0) {
         bench(small);
         return 0;
     }
-    fputs("usage: gpu_learn train MODEL SAMPLES BATCH TOLERANCE | bench [--small]\n", stderr);
+    fputs("usage: gpu_learn train MODEL SAMPLES BATCH TOLERANCE | bench [--small | MODEL BATCH]\n", stderr);
     return 2;
 }

@@ -6,6 +6,7 @@
 #include "runtime.h"
 
 struct graph {
+    cudaGraph_t captured; /* `nodes` are its: they are gone with it */
     cudaGraphExec_t exec;
     cudaGraphNode_t *nodes; /* of what the recording starts; of kernels alone */
 };
@@ -23,6 +24,8 @@ static void drop_graph(struct fr_device_queue *queue, void *made)
         (void)cudaStreamSynchronize(queue->stream); /* it may be on its way */
         (void)cudaGraphExecDestroy(graph->exec);
     }
+    if (graph->captured)
+        (void)cudaGraphDestroy(graph->captured);
     free(graph->nodes);
     free(graph);
 }
@@ -42,7 +45,6 @@ static cudaGraphNode_t newest_node(const struct fr_device_queue *queue)
 static void *make_graph(struct fr_device_queue *queue, const struct fr_recording *recording)
 {
     struct graph *graph = (struct graph *)calloc(1, sizeof(*graph));
-    cudaGraph_t captured = NULL;
     if (!graph)
         return NULL;
     graph->nodes = (cudaGraphNode_t *)calloc(recording->n, sizeof(*graph->nodes));
@@ -55,10 +57,8 @@ static void *make_graph(struct fr_device_queue *queue, const struct fr_recording
         fit = queue->status == FR_OK && (graph->nodes[i] || recording->list[i].kind != FR_STARTED_KERNEL);
     }
     if (capturing)
-        fit = cudaStreamEndCapture(queue->stream, &captured) == cudaSuccess && fit;
-    fit = fit && cudaGraphInstantiate(&graph->exec, captured, 0) == cudaSuccess;
-    if (captured)
-        (void)cudaGraphDestroy(captured);
+        fit = cudaStreamEndCapture(queue->stream, &graph->captured) == cudaSuccess && fit;
+    fit = fit && cudaGraphInstantiate(&graph->exec, graph->captured, 0) == cudaSuccess;
     if (fit)
         return graph;
     (void)cudaGetLastError();
