@@ -7,7 +7,7 @@ install(TARGETS freshet_replica freshet_follow EXPORT freshet LIBRARY)
 install(FILES replica/include/freshet/replica.h replica/include/freshet/reader.h replica/include/freshet/freshet.hpp
   replica/follow/client/include/freshet/follow.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/freshet)
 install(FILES replica/man/libfreshet_replica.3 replica/man/libfreshet_follow.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
-install(FILES conf/freshet.yaml conf/quickstart.yaml conf/bench_r16.yaml conf/bench_shared.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf)
+install(FILES conf/freshet.yaml conf/quickstart.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf)
 install(DIRECTORY conf/samples DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf FILES_MATCHING PATTERN "*.yaml")
 install(FILES LICENSE README.md DESIGN.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -6,7 +6,7 @@
  * owner moves the parts together. So the bytes are in their order and place before anything is
  * encoded, and do not depend on the order of changes. In order of their hashes the keys also meet
  * the index group by group; entries and rows lie anywhere and are fetched ahead. Cost: in
- * proportion to the dirty keys, mostly misses of entries and rows (`freshet bench epochs`). Changed
+ * proportion to the dirty keys, mostly misses of entries and rows (`freshet-bench epochs`). Changed
  * blocks of sketches follow (gate.c), and the section "expiry" when a slice ran (sweep.c).
  *
  * One image per key and epoch is not enough for one case: a published row expired, the key came

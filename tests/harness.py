@@ -128,7 +128,7 @@ class Kafka:
 
 def tool(*arguments, check=True, timeout=600):
     """Runs `freshet ...`; returns (exit code, stdout, stderr)."""
-    done = subprocess.run([BUILD / "replica/tool/freshet", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    done = subprocess.run([BUILD / "tool/freshet", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=timeout)
     if check and done.returncode != 0:
         raise AssertionError(f"freshet {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
@@ -139,7 +139,7 @@ class Broker:
     """`freshet broker`: a run from files alone still publishes."""
 
     def __enter__(self):
-        self.process = subprocess.Popen([BUILD / "replica/tool/freshet", "broker"], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([BUILD / "tool/freshet", "broker"], stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
         return self
 

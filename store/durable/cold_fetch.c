@@ -1,7 +1,7 @@
 /* Point reads of the cold store.
  *
  * The files are read here (cold_files.h) and not by RocksDB, which took twice as long for a key
- * (`freshet bench tiers`: 7.7 us with looking it up in memory, 3.5 here). Keys come in
+ * (`freshet-bench tiers`: 7.7 us with looking it up in memory, 3.5 here). Keys come in
  * groups, sorted: the lines of all filters that a key needs are on their way while the key some
  * places before it is tested, so that a dozen files cost little more than one (as in store/plan.c:
  * Chen, Ailamaki, Gibbons, Mowry 2004). Then each key's block is read, in which it is almost

@@ -2,7 +2,7 @@
  * SstFileWriter writes it by the options of cold_tuning.c, in 7.8 as in 9.10).
  *
  * RocksDB's own writer took 150 ns for a row: most of that were copies of keys, collectors of
- * properties and small allocations (`freshet bench epochs`). And it asks the system to drop the
+ * properties and small allocations (`freshet-bench epochs`). And it asks the system to drop the
  * pages that it wrote, though a fold has just what left memory or is about to. Here an entry goes
  * to its place once.
  *

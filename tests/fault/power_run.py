@@ -51,7 +51,7 @@ def process(*command, env=None):
 
 
 def freshet(*arguments):
-    return process(BUILD / "replica/tool/freshet", *arguments)
+    return process(BUILD / "tool/freshet", *arguments)
 
 
 def private_hash(state):

@@ -1,6 +1,6 @@
 /* The models of the card's bench without a configuration file, and the stream they learn: 26 id
  * slots over one table, 13 numbers, a label that two of the slots explain. R16 is that of
- * `freshet bench` (conf/bench_r16.yaml). */
+ * `freshet-bench` (conf/bench_r16.yaml). */
 #ifndef FR_GPU_MODEL_H
 #define FR_GPU_MODEL_H
 

@@ -205,7 +205,7 @@ class Cases:
         daemon = self.daemon("slow")
         first = self.more(daemon)
         state, folder = self.work.path / "slow", self.work.path / "slow/snapshots"
-        command = [BUILD / "replica/tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", "slow.delta", "--dump", self.work.path / "slow.dump"]
+        command = [BUILD / "tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", "slow.delta", "--dump", self.work.path / "slow.dump"]
         followers = {}
         for name, more in (("with", ["--snapshot", folder]), ("without", [])):
             log = open(self.work.path / f"slow {name}.log", "wb")

@@ -110,7 +110,4 @@ while IFS=: read -r file link; do
     [ -e "$(dirname "$file")/$link" ] || { echo "$file: nothing is installed at $link" >&2; dead=1; }
 done < <(grep -roE --include='*.md' '\]\([^)#: ]+' "$doc" | sed 's/](//')
 [ $dead = 0 ]
-# benchmarks find their configuration: the first one begins, and that is enough
-(cd "$work" && timeout 10 "$work/prefix/bin/freshet" bench decode) >"$work/bench.log" 2>&1 || true
-grep -q '^bench: decode' "$work/bench.log" || { cat "$work/bench.log" >&2; exit 1; }
 echo "1 passed, 0 failed"

@@ -58,7 +58,7 @@ with Workspace() as work, Kafka(own=True) as first, Kafka("--join", first.dir) a
     (work.path / "one.jsonl").write_text("{}\n")
     def start_score():
         with open(said, "wb") as file:
-            return subprocess.Popen([BUILD / "replica/tool/freshet", "score", "--brokers", first.address, "--topic", "empty.delta", "--file", work.path / "one.jsonl"], stderr=file)
+            return subprocess.Popen([BUILD / "tool/freshet", "score", "--brokers", first.address, "--topic", "empty.delta", "--file", work.path / "one.jsonl"], stderr=file)
     score = start_score()
     wait_until(lambda: "event=waiting" in said.read_text() or score.poll() is not None, "the tool asks again")
     second.start()

@@ -71,7 +71,7 @@ class Cases(Live):
         folder, topic = self.work.path / "fleet", "ctr.delta"
         savepoint = self.saved("ctr", [f"snapshot.dir={folder}"])
         log = self.work.path / "follower.log"
-        follower = subprocess.Popen([BUILD / "replica/tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", topic, "--snapshot", folder,
+        follower = subprocess.Popen([BUILD / "tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", topic, "--snapshot", folder,
                                      "--dump", self.work.path / "follower.dump"], stdout=open(log, "wb"), stderr=subprocess.STDOUT)
         try:
             before = last_epoch(self.work.path / "ctr")

@@ -337,7 +337,7 @@ class Cases(Live):
     def follow(self, topic, name, *arguments):
         """(process, function: the epochs it has printed)"""
         log = self.work.path / f"{name}.follow"
-        process = subprocess.Popen([BUILD / "replica/tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", topic, "--dump", self.work.path / f"{name}.dump", *arguments],
+        process = subprocess.Popen([BUILD / "tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", topic, "--dump", self.work.path / f"{name}.dump", *arguments],
                                    stdout=open(log, "wb"), stderr=subprocess.STDOUT)
         return process, lambda: [int(epoch) for epoch in re.findall(r"^epoch=(\d+) .*\n", log.read_text(), re.M)]
 

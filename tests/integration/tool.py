@@ -282,7 +282,7 @@ class Cases:
             assert number >= epoch and first[-1].startswith("checks passed=true"), first[-1]
             epoch = number
             wait_until(lambda: self.verified_or_behind(state, "live.delta"), "verified while running")
-        follower = subprocess.Popen([harness.BUILD / "replica/tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", "live.delta", "--dump",
+        follower = subprocess.Popen([harness.BUILD / "tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", "live.delta", "--dump",
                                      self.work.path / "live.dump"], stdout=subprocess.PIPE, text=True)
         daemon.drain()
         last = int(re.search(r" epoch=(\d+)", lines_of("state", state)[0]).group(1))

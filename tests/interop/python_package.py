@@ -273,7 +273,7 @@ class Cases:
             return subprocess.run([*command, *map(str, arguments)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         config = self.write_config("warm", ingest={"brokers": self.broker.address, "topic": "warm"})
         tables = [f"--table=user={first / 'user.parquet'}", f"--table=item={first / 'item.parquet'}"]
-        done = run("import", "--config", config, *tables, "--dense", first / "dense.npz", "--program", BUILD / "replica/tool/freshet")
+        done = run("import", "--config", config, *tables, "--dense", first / "dense.npz", "--program", BUILD / "tool/freshet")
         assert done.returncode == 0 and f"dense={sum('dense' in line for line in self.lines)} of" in done.stdout, done
         again = [json.loads(line) for line in tool("dump", "--state-dir", self.path / "warm")[1].splitlines()]
         assert again[:-1] == self.lines[:-1], "the same rows and parameters"
@@ -282,7 +282,7 @@ class Cases:
         states = {name + ".state": np.ones((2, *array.shape)) for name, array in trained.items()}
         np.savez(first / "states.npz", **dense, **states, **{name + ".samples": 640 for name in trained})
         moments = self.write_config("moments", ingest={"brokers": self.broker.address, "topic": "moments"})
-        done = run("import", "--config", moments, *tables, "--dense", first / "states.npz", "--program", BUILD / "replica/tool/freshet")
+        done = run("import", "--config", moments, *tables, "--dense", first / "states.npz", "--program", BUILD / "tool/freshet")
         assert done.returncode == 0 and f"states={len(trained)} " in done.stdout, done
         done = run("import", "--config", self.write_config("refused"), "--dense", first / "dense.npz", "--program", self.path / "nowhere")
         assert done.returncode == 1 and "nowhere is not there" in done.stderr and "--program" in done.stderr, done
@@ -291,7 +291,7 @@ class Cases:
         hashes = [line for name in ("warm", "moments") for line in tool("dump", "--state-dir", self.path / name, "--private")[1].splitlines() if line.startswith('{"dense_state"')]
         assert len(hashes) == 2 and hashes[0] != hashes[1], hashes
         np.savez(first / "lost.npz", **{"x/kernel.state": np.ones((2, 3))})
-        done = run("import", "--config", self.write_config("refused"), "--dense", first / "lost.npz", "--program", BUILD / "replica/tool/freshet")
+        done = run("import", "--config", self.write_config("refused"), "--dense", first / "lost.npz", "--program", BUILD / "tool/freshet")
         assert done.returncode == 1 and "x/kernel.state is of no parameter here" in done.stderr, done
         daemon = self.work.daemon(config, self.path / "warm.log")
         wait_until(lambda: daemon.json("/status").get("acked") == 1, "the import is published")
@@ -333,7 +333,7 @@ class Cases:
         pq.write_table(pa.table({"key": pa.array([1], pa.uint64()), "v": pa.array([[1.0, float("nan"), 1, 1]])}), first / "nan.parquet")
         pq.write_table(pa.table({"what": [1]}), first / "what.parquet")
         for name, text in (("twice", "twice.parquet, line 2: key 1 of table user comes twice"), ("nan", "nan.parquet, row 1: a number is not finite"), ("what", "expected key or id"), ("none", "none.parquet")):
-            done = run("import", "--config", self.write_config("refused"), f"--table=user={first / name}.parquet", "--program", BUILD / "replica/tool/freshet")
+            done = run("import", "--config", self.write_config("refused"), f"--table=user={first / name}.parquet", "--program", BUILD / "tool/freshet")
             assert done.returncode == 1 and text in done.stderr and not (self.path / "refused").exists(), done
 
     def the_network_in_onnx_scores_the_same(self):

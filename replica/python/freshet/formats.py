@@ -167,7 +167,7 @@ def import_model(config: Path, tables: Sequence[Tuple[str, Path]], dense: Option
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         except FileNotFoundError as error:
-            raise ValueError("the command %s is not there, which makes the state: install Freshet, or name the command (--program build/release/replica/tool/freshet)"
+            raise ValueError("the command %s is not there, which makes the state: install Freshet, or name the command (--program build/release/tool/freshet)"
                              % program) from error
         said = done.stdout + done.stderr
         for temporary, path in ours:

@@ -1,0 +1,57 @@
+/* Scored samples in memory, and the metrics of all of them and of slices: those with one value of a
+ * slot or of a label. Private to tool.
+ *
+ * Memory: 16 bytes a sample and task, 8 for each slice it is in. Thread: one. */
+#ifndef FR_TOOL_SLICES_H
+#define FR_TOOL_SLICES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "metrics/auc.h"
+
+enum { FR_SLICE_CUTS_MAX = 16, FR_SLICE_VALUE_MAX = 96 };
+
+struct fr_tool_slice {
+    uint64_t key;
+    char value[FR_SLICE_VALUE_MAX]; /* as it is shown */
+    uint64_t samples;
+};
+struct fr_tool_cut { /* what samples are sliced by */
+    struct fr_tool_slice *slices;
+    size_t n_slices, capacity_slices;
+    uint32_t *index; /* open addressing over slices; 0: free, else place + 1 */
+    size_t index_size;
+    struct fr_tool_member {
+        uint32_t slice, sample;
+    } * members;
+    size_t n_members, capacity_members;
+};
+
+struct fr_tool_sample {
+    float score, label; /* label NaN: it does not count */
+    double weight;
+};
+struct fr_tool_slices {
+    uint32_t n_tasks, n_cuts;
+    struct fr_tool_sample *samples; /* [n_samples][n_tasks] */
+    size_t n_samples, capacity_samples;
+    struct fr_tool_cut cuts[FR_SLICE_CUTS_MAX];
+};
+
+void fr_tool_slices_release(struct fr_tool_slices *slices);
+/* Room for one more sample: its n_tasks entries, to be filled until the next call. */
+struct fr_tool_sample *fr_tool_slices_add(struct fr_tool_slices *slices);
+/* The slice of a key, which is new when its samples are 0: then the caller fills its value. Valid
+ * until the next call. */
+struct fr_tool_slice *fr_tool_slices_find(struct fr_tool_cut *cut, uint64_t key);
+/* The last sample added is in this slice; twice is once. */
+void fr_tool_slices_join(struct fr_tool_slices *slices, struct fr_tool_cut *cut, struct fr_tool_slice *slice);
+/* Orders the slices: most samples first, then by value. After the last sample. */
+void fr_tool_slices_order(struct fr_tool_cut *cut);
+/* Metrics of a task over all samples (cut NULL), or over one slice by its place. */
+void fr_tool_slices_result(const struct fr_tool_slices *slices, uint32_t task, enum fr_auc_scores scores,
+                           const struct fr_tool_cut *cut, size_t place, struct fr_auc_result *out);
+
+#endif

@@ -1,0 +1,29 @@
+/* Sections of an epoch that belong to one module each, parsed by their owners for printing:
+ * "trainer" (trainer/section.h), "store" (store/section.h), "metrics" (metrics/task.h). Another
+ * version is FR_E_MISMATCH, anything else that does not fit FR_E_CORRUPT. Private to
+ * tool. */
+#ifndef FR_TOOL_STATE_SECTIONS_H
+#define FR_TOOL_STATE_SECTIONS_H
+
+#include "metrics/task.h"
+#include "state/state_reader.h"
+#include "store/section.h"
+#include "trainer/section.h"
+
+enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct fr_trainer_history *out,
+                                       struct fr_err *err) FR_MUST_CHECK;
+/* The caller frees the section's carried keys. */
+enum fr_status fr_tool_store_section(const struct fr_tool_state *state, struct fr_store_section *out,
+                                     struct fr_err *err) FR_MUST_CHECK;
+
+/* Calls visit for every task in turn that the section "metrics" lists. */
+struct fr_tool_metrics_task {
+    const char *name;
+    uint64_t image_hash; /* XXH3-64 of the task's image as stored */
+    struct fr_task_result result;
+};
+enum fr_status fr_tool_visit_metrics(const struct fr_tool_state *state,
+                                     void (*visit)(void *self, const struct fr_tool_metrics_task *task), void *self,
+                                     struct fr_err *err) FR_MUST_CHECK;
+
+#endif
