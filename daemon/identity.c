@@ -164,6 +164,8 @@ static enum fr_status check_head(const struct compared *with, struct fr_err *err
     if (status == FR_OK) {
         fr_buffer_terminate(&recorded);
         status = files[0].compare((const char *)recorded.data, newest, changes, err);
+        if (status != FR_OK)
+            fr_err_wrap(err, "%s in %s", files[0].name, with->dir);
         status = status == FR_E_INVALID ? FR_E_CORRUPT : status;
     }
     if (status == FR_OK && changes->n_refused > 0)

@@ -115,6 +115,22 @@ FR_CASE(a_file_that_is_missing_beside_epochs_is_refused_with_the_remedy)
     }
 }
 
+FR_CASE(a_file_that_is_cut_off_is_refused_by_name)
+{
+    static const char *const names[] = {"model.json", "training.json", "delta.json"};
+    for (size_t i = 0; i < FR_ARRAY_LEN(names); i++) {
+        char command[64], path[64];
+        assert_int_equal(start(NULL, true), FR_OK);
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        assert_int_equal(truncate(path, 20), 0);
+        assert_int_equal(start(NULL, false), FR_E_CORRUPT);
+        if (!strstr(err.text, names[i]))
+            fail_msg("%s", err.text);
+        snprintf(command, sizeof(command), "rm -r %s/*", dir);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 FR_CASE(epochs_of_another_model_than_the_files_are_refused)
 {
     char command[128];
@@ -153,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STATE_CASE(a_start_that_trained_nothing_binds_nobody),
         STATE_CASE(a_file_that_is_missing_beside_epochs_is_refused_with_the_remedy),
+        STATE_CASE(a_file_that_is_cut_off_is_refused_by_name),
         STATE_CASE(epochs_of_another_model_than_the_files_are_refused),
         STATE_CASE(files_that_are_mixed_are_told_by_what_no_state_takes_over),
     };
