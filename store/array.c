@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "pages.h"
+#include "base/pages.h"
 
 enum {
     CHUNK_BYTES_MIN = 2 << 20, /* a huge page or more */

@@ -7,7 +7,7 @@
  * encoded, and do not depend on the order of changes. In order of their hashes the keys also meet
  * the index group by group; entries and rows lie anywhere and are fetched ahead. Cost: in
  * proportion to the dirty keys, mostly misses of entries and rows (`freshet-bench epochs`). Changed
- * blocks of sketches follow (gate.c), and the section "expiry" when a slice ran (sweep.c).
+ * blocks of sketches follow (gate.c), and the section "expiry" when a slice ran (expiry_section.c).
  *
  * One image per key and epoch is not enough for one case: a published row expired, the key came
  * back, and it has not reached the gate again. Followers need the tombstone, recovery the count.
@@ -17,7 +17,6 @@
  * Owner: the owner loop, at a batch boundary, after the step of the last planned batch. Does
  * not: write or sync. */
 #include "gate.h"
-#include "sweep.h"
 #include "tables.h"
 
 #include <stdlib.h>
@@ -307,5 +306,5 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
     join_parts(cut, begin, stage);
     fr_admission_cut(store, stage);
     stage_section(store, stage);
-    fr_sweep_cut(store, stage);
+    fr_expiry_cut(store, stage);
 }

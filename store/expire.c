@@ -9,8 +9,8 @@
  * there was time (scan.h). So its cost is bounded by the slice and all workers share it. k follows
  * the number of rows and pending keys, wherever they are, so that a slice has at most one turn's
  * share of expire_slice_rows; it grows when that is exceeded and shrinks only at half, and it
- * changes between sweeps only (sweep.h). k is state (section "store"), and so is which slice is
- * next (section "expiry").
+ * changes between sweeps only (policy/sweep.h). k is state (section "store"), and so is which slice
+ * is next (section "expiry").
  *
  * A key of the cold store that goes becomes a dead entry of the open epoch; one that stays is not
  * brought into memory.
@@ -67,8 +67,9 @@ static uint8_t judge_row(const struct slice_visit *visit, uint64_t hash, const s
                                  .click = head->click,
                                  .values = values,
                                  .n_values = spec->layout.value_floats};
-    return spec->n_expiries > 0 ? fr_sweep_judge(visit->table, visit->shard_number, hash, &facts, visit->watermark_ms)
-                                : FR_ABSENT_SILENT;
+    return spec->n_expiries > 0
+               ? fr_sweep_judge(visit->table->sweep, visit->shard_number, hash, &facts, visit->watermark_ms)
+               : FR_ABSENT_SILENT;
 }
 
 static bool judge_pending(const struct slice_visit *visit, int64_t seen_ms)
@@ -213,7 +214,7 @@ static void run_slices(struct slice *slice)
     fr_pool_run(store->pool, (size_t)slice->n_tables * FR_SHARDS, slice_shard, slice);
     for (uint32_t i = 0; i < slice->n_tables; i++) {
         struct fr_table *table = slice->tables[i].table;
-        fr_sweep_end_slice(table);
+        fr_sweep_end_slice(table->sweep, table->slice_bits, fr_table_counts(table).rows);
         fr_scan_expect(table, table->slice_bits, table->sweep->next);
     }
     pthread_mutex_unlock(&store->scan_lock);
@@ -251,7 +252,7 @@ static void add_slice(struct slice *slice, struct fr_table *table)
         return;
     fr_removed_note_table(slice->store, table);
     uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, slice_rows(&table->spec));
-    uint64_t number = fr_sweep_begin_slice(table, bits, slice->watermark_ms);
+    uint64_t number = fr_sweep_begin_slice(table->sweep, &table->slice_bits, bits, counts.rows, slice->watermark_ms);
     slice->tables[slice->n_tables++] = (struct slice_table){.table = table, .slice = number};
 }
 

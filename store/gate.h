@@ -9,7 +9,7 @@
 #ifndef FR_STORE_GATE_H
 #define FR_STORE_GATE_H
 
-#include "sketch.h"
+#include "policy/sketch.h"
 #include "tables.h"
 
 /* Sketches of a table whose gate has them; else nothing is taken. */

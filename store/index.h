@@ -29,7 +29,7 @@
 #define FR_STORE_INDEX_H
 
 #include "entries.h"
-#include "pages.h"
+#include "base/pages.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

@@ -9,7 +9,7 @@
 #ifndef FR_STORE_REMOVED_H
 #define FR_STORE_REMOVED_H
 
-#include "sweep.h"
+#include "tables.h"
 
 struct fr_removed;
 

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/machine.h"
 #include "gate.h"
-#include "pages.h"
+#include "base/pages.h"
 #include "removed.h"
 #include "scan.h"
 #include "tables.h"
@@ -63,7 +63,7 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
         fr_index_reserve(&table->shards[s].index, 0);
     }
     fr_admission_open(table);
-    fr_sweep_open(table);
+    table->sweep = fr_sweep_open(table->spec.expiries, table->spec.n_expiries, FR_SHARDS);
 }
 
 static void release_table(struct fr_table *table)
@@ -72,7 +72,8 @@ static void release_table(struct fr_table *table)
         fr_shard_release(&table->shards[s]);
     free(table->shards);
     fr_admission_close(table);
-    fr_sweep_close(table);
+    fr_sweep_close(table->sweep);
+    table->sweep = NULL;
     fr_scan_close(table);
 }
 
@@ -159,7 +160,7 @@ uint64_t fr_store_dirty_bytes(const struct fr_store *store)
 
 static uint64_t table_bytes(const struct fr_table *table)
 {
-    uint64_t bytes = fr_admission_bytes(table) + fr_sweep_bytes(table) + fr_scan_bytes(table);
+    uint64_t bytes = fr_admission_bytes(table) + fr_sweep_bytes(table->sweep) + fr_scan_bytes(table);
     for (uint32_t s = 0; s < FR_SHARDS; s++)
         bytes += fr_shard_bytes(&table->shards[s]);
     return bytes;

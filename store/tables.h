@@ -11,7 +11,8 @@
 #include "base/order.h"
 #include "durable/epoch.h"
 #include "index.h"
-#include "sketch.h"
+#include "policy/sketch.h"
+#include "policy/sweep.h"
 #include "store/store.h"
 
 _Static_assert(FR_SHARDS == 1 << FR_SHARD_BITS, "the shard is the top bits of the hash");
@@ -54,7 +55,7 @@ struct fr_table {
     struct fr_shard *shards;    /* [FR_SHARDS] */
     struct fr_scan *scan;       /* NULL until a slice ran (scan.h) */
     struct fr_sketch *sketches; /* [FR_SHARDS], of a gate that has them; else NULL (gate.h) */
-    struct fr_sweep *sweep;     /* sweep.h */
+    struct fr_sweep *sweep;     /* policy/sweep.h */
 };
 
 struct fr_store_slot {
@@ -105,6 +106,9 @@ static inline struct fr_store_counts fr_table_counts(const struct fr_table *tabl
 struct fr_plan *fr_plan_new(struct fr_store *store);
 void fr_plan_free(struct fr_plan *plan);
 size_t fr_plan_bytes(const struct fr_plan *plan);
+/* Stages the section "expiry" when a slice ran since the last cut. */
+void fr_expiry_cut(struct fr_store *store, struct fr_stage *stage);
+
 struct fr_cut *fr_cut_new(const struct fr_store *store);
 void fr_cut_free(struct fr_cut *cut);
 size_t fr_cut_bytes(const struct fr_cut *cut);

@@ -15,7 +15,7 @@
 #include "store/store.h"
 
 #define FR_SECTION_STORE "store"
-/* Where sweeps of expiry stand (store/sweep.c); the newest holds. */
+/* Where sweeps of expiry stand (store/expiry_section.c); the newest holds. */
 #define FR_SECTION_EXPIRY "expiry"
 
 extern const char *const fr_store_count_names[FR_STORE_COUNTS]; /* of fr_store_counts.of */

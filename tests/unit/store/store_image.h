@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#include "../../../store/sweep.h"
 #include "../../../store/tables.h"
 #include "base/buffer.h"
 #include "base/check.h"

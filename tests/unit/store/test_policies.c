@@ -5,7 +5,7 @@
 #include "store_image.h"
 #include "store_state.h"
 
-#include "../../../store/sweep.h"
+#include "policy/sweep.h"
 
 enum { UNIVERSE = 300, BATCHES = 60, GATES = 3, RULES = 4, RULE_SETS = 1 << RULES };
 

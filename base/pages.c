@@ -8,7 +8,7 @@
  * touched, in huge pages, from the start, so later nothing there costs a page's first touch.
  *
  * Thread: any. It keeps no freed memory but the reserve's. */
-#include "pages.h"
+#include "base/pages.h"
 
 #include <pthread.h>
 #include <stdlib.h>

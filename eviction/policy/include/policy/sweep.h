@@ -12,13 +12,16 @@
  * watermark stays. So a table has at most rows_max rows, and those that were admitted, or trained
  * though they were to go, in the last two sweeps.
  *
- * The state of sweeps is the section "expiry", of epochs in which a slice ran.
+ * The store keeps the state of sweeps in the section "expiry" (store/expiry_section.c).
  *
  * Thread: the owner loop; judge: the worker that handles the shard. */
-#ifndef FR_STORE_SWEEP_H
-#define FR_STORE_SWEEP_H
+#ifndef FR_POLICY_SWEEP_H
+#define FR_POLICY_SWEEP_H
 
-#include "tables.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "policy/policy.h"
 
 /* Below 1, then 64 to each power of two of the rank's magnitude. */
 enum { FR_SWEEP_FINE_BITS = 6, FR_SWEEP_BINS = 1 + (64 << FR_SWEEP_FINE_BITS) };
@@ -32,33 +35,36 @@ struct fr_sweep_edge {
 };
 
 struct fr_sweep {
+    const struct fr_expiry_policy *rules; /* of the table, borrowed; one with rows_max last */
+    uint32_t n_rules, n_shards;
     uint64_t next;      /* slice that is due; 0: a new sweep begins with it */
     int64_t counted_ms; /* watermark at which ranks are counted in this sweep */
     struct fr_sweep_edge edge;
-    bool over;                       /* the table is, at this slice */
+    bool over;                       /* more than rows_max rows when this slice began */
     bool changed;                    /* since the last cut */
-    int64_t began_ms;                /* watermark at which this sweep began; not kept */
-    int64_t swept_ms;                /* and the last one that is done; not kept */
-    uint64_t (*bins)[FR_SWEEP_BINS]; /* [FR_SHARDS] of rows that stayed; NULL: no rule needs them */
+    int64_t began_ms;                /* watermark at which this sweep began; not stored */
+    int64_t swept_ms;                /* that of the last complete sweep; not stored */
+    uint64_t (*bins)[FR_SWEEP_BINS]; /* [n_shards] of rows that stayed; NULL: no rule needs them */
 };
 
-void fr_sweep_open(struct fr_table *table);
-void fr_sweep_close(struct fr_table *table);
-uint64_t fr_sweep_bytes(const struct fr_table *table);
+struct fr_sweep *fr_sweep_open(const struct fr_expiry_policy *rules, uint32_t n_rules, uint32_t n_shards);
+void fr_sweep_close(struct fr_sweep *sweep); /* NULL: nothing */
+uint64_t fr_sweep_bytes(const struct fr_sweep *sweep);
 
-/* The slice that is due. A new sweep takes its division from `bits`. */
-uint64_t fr_sweep_begin_slice(struct fr_table *table, uint32_t bits, int64_t watermark_ms);
-/* The reason why a row goes, FR_ABSENT_SILENT when it stays and is counted. */
-uint8_t fr_sweep_judge(const struct fr_table *table, uint32_t shard, uint64_t hash, const struct fr_row_facts *facts,
+/* The slice that is due, of a table that has so many rows now. A new sweep sets *slice_bits, the
+ * table's division, to `bits`. */
+uint64_t fr_sweep_begin_slice(struct fr_sweep *sweep, uint32_t *slice_bits, uint32_t bits, uint64_t rows,
+                              int64_t watermark_ms);
+/* The reason why a row goes; 0 when it stays and is counted. */
+uint8_t fr_sweep_judge(const struct fr_sweep *sweep, uint32_t shard, uint64_t hash, const struct fr_row_facts *facts,
                        int64_t watermark_ms);
-void fr_sweep_end_slice(struct fr_table *table);
+void fr_sweep_end_slice(struct fr_sweep *sweep, uint32_t slice_bits, uint64_t rows);
 
 /* Bin of a rank, ascending as the rank falls. */
 uint32_t fr_sweep_bin(double rank);
 /* The edge below which `excess` rows of the histogram lie. */
 struct fr_sweep_edge fr_sweep_find_edge(const uint64_t bins[FR_SWEEP_BINS], uint64_t excess);
-
-/* Stages the section when a slice ran since the last cut. */
-void fr_sweep_cut(struct fr_store *store, struct fr_stage *stage);
+/* The histogram of all shards; zeros where no rule needs one. */
+void fr_sweep_sum(const struct fr_sweep *sweep, uint64_t sum[FR_SWEEP_BINS]);
 
 #endif

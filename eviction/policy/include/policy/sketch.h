@@ -10,14 +10,14 @@
  * Error: with n keys to a block, a key that never came reads more than 0 with probability
  * (1 - (29/30)^n)^4: 0.1 % at 6, 0.7 % at 10, 6 % at 20 keys a block. So 8 bytes a key that comes
  * within a few half-lives keep false admissions below 0.3 %, against about 40 bytes of an exact
- * pending entry. tests/unit/store/test_sketch.c measures it.
+ * pending entry. tests/unit/eviction/test_sketch.c measures it.
  *
  * Halving is lazy: a block is halved as often as half-lives began since it was last touched, when
  * it is touched next. So its bytes are a function of the additions and their watermarks.
  *
  * Thread: the worker that handles the shard. It does not know tables, keys or epochs. */
-#ifndef FR_STORE_SKETCH_H
-#define FR_STORE_SKETCH_H
+#ifndef FR_POLICY_SKETCH_H
+#define FR_POLICY_SKETCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -53,7 +53,7 @@ struct fr_expiry_policy {
     double (*rank)(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms);
     double threshold;
     /* 0: the threshold is the one above. Else the store finds it, such that about rows_max rows
-     * stay, from a histogram of the ranks of all rows (store/sweep.h): rows with a
+     * stay, from a histogram of the ranks of all rows (policy/sweep.h): rows with a
      * rank above 0 stay, and the others are told apart to 1/64 of its magnitude, from 1 on. Such a
      * rule comes last. */
     uint64_t rows_max;

@@ -1,6 +1,6 @@
 /* Large zeroed memory straight from the system, and runs of equal pieces of it. */
-#ifndef FR_STORE_PAGES_H
-#define FR_STORE_PAGES_H
+#ifndef FR_BASE_PAGES_H
+#define FR_BASE_PAGES_H
 
 #include <stdbool.h>
 #include <stddef.h>

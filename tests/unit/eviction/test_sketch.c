@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../store/sketch.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "policy/policy.h"
+#include "policy/sketch.h"
 
 static uint64_t next(uint64_t *state)
 {

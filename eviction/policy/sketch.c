@@ -1,13 +1,13 @@
 /* See sketch.h. Counters are found by bits of the hash that choose neither shard nor block: those
  * of another mix of it. */
-#include "sketch.h"
+#include "policy/sketch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "pages.h"
+#include "base/pages.h"
 #include "policy/policy.h"
 
 enum {
