@@ -1,4 +1,4 @@
-/* Private to ingest/kafka: setting one property, and those of a file. */
+/* Private to kafka: setting one property, and those of a file. */
 #ifndef FR_KAFKA_SETTINGS_H
 #define FR_KAFKA_SETTINGS_H
 
