@@ -181,8 +181,8 @@ static enum fr_status check_sentinel(const struct fr_durable *durable, const str
         return fr_err_set(err, FR_E_CORRUPT,
                           "%s: the cold store holds epoch %" PRIu64 " and the journal begins with epoch %" PRIu64
                           ": epochs %" PRIu64 "..%" PRIu64
-                          " are missing in %s, or folds in cold/; restore them, or a savepoint",
-                          durable->dir, folded, first, folded + 1, first - 1, journal->dir);
+                          " are missing in %s, or %s/cold lost its folds; restore them, or a savepoint",
+                          durable->dir, folded, first, folded + 1, first - 1, journal->dir, durable->dir);
     /* folded 0: epoch 1 follows a digest of zeros */
     if (!on_chain(journal, folded, &sentinel->digest))
         return fr_err_set(err, FR_E_CORRUPT,
