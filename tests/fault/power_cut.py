@@ -25,7 +25,7 @@ from power_disk import MODELS
 
 EARLY = 150  # records of a state that is being made
 TURNS = "ERLUDMC"  # just before or after one of these a cut finds something half done
-COPY_BYTES, COPY_DISTANCE = 128, 4096  # of the mark (docs/state.md)
+COPY_BYTES, COPY_DISTANCE = 128, 4096  # of the mark (docs/formats/state.md)
 
 
 def marked(hwm):

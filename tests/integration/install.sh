@@ -101,7 +101,7 @@ done
 nm -D --defined-only "$(find "$work/prefix" -name 'libfreshet_replica.so.0.*')" | grep -vE ' freshet_| FRESHET_' && { echo "symbols beside freshet_* are exported" >&2; exit 1; }
 # what the documents show and say is installed, too
 doc=$(dirname "$(find "$work/prefix" -name OPTIONS.md)")/..
-sed -n '/^```c$/,/^```$/p' "$doc/docs/deltas.md" | sed '/^```/d' >"$work/snippet.c"
+sed -n '/^## A Kafka client of your own$/,$p' "$doc/docs/serving.md" | sed -n '/^```c$/,/^```$/p' | sed '/^```/d' >"$work/snippet.c"
 grep -q 'int main' "$work/snippet.c"
 # shellcheck disable=SC2046
 cc -std=c17 -Wall -Wextra -Werror -c "$work/snippet.c" -o "$work/snippet.o" $(PKG_CONFIG_PATH=$pc pkg-config --cflags freshet_replica)

@@ -98,7 +98,7 @@ def run_all_bad(work, kafka, lockstep):
     daemon = work.daemon(SOURCE / "tests/golden/malformed.yaml", work.path / f"{topic}.log", sets, [] if lockstep else ["--until", "end"], wait_http=False)
     daemon.expect_exit(2)
     log = daemon.log()
-    assert "all 1000 records since the start are malformed" in log and "a sample is a map with `f`, `y` and `t`, see docs/samples.md" in log, log
+    assert "all 1000 records since the start are malformed" in log and "a sample is a map with `f`, `y` and `t`, see docs/formats/samples.md" in log, log
     assert "none became a dead letter" in log and "still in queue" not in log and "correct ingest.format" not in log, log
     assert not read_letters(kafka, topic), "letters of records that will be read again"
     print(f"{topic}: exit 2, the shape is named, 0 letters of 1000 malformed records", flush=True)

@@ -354,7 +354,7 @@ export: {topic: d}
             assert ("set init: {normal: 0.01}" in done.stdout) == stuck and "part `w`" not in done.stdout, done
 
     def readme(self, language):
-        texts = [(SOURCE / "README.md").read_text()] + [path.read_text() for path in sorted((SOURCE / "docs").glob("*.md"))]
+        texts = [(SOURCE / "README.md").read_text()] + [path.read_text() for path in sorted((SOURCE / "docs").rglob("*.md"))]
         return [block for text in texts for block in re.findall(rf"```{language}\n(.*?)```", text, re.S)]
 
     def the_json_examples_of_the_readme_decode(self):
@@ -363,7 +363,7 @@ export: {topic: d}
         file.write_text("".join(example + "\n" for example in examples))
         out = tool("decode", "--config", SOURCE / "conf/freshet.yaml", "--format", "json", "--file", file)[1].splitlines()
         decoded = [json.loads(line) for line in out]
-        assert [record["groups"] for record in decoded] == [[1], [2], [1, 2], [2, 1]], out
+        assert sorted(record["groups"] for record in decoded) == [[1], [1], [1, 2], [2], [2, 1]], out
         assert all(record["unknown_slots"] == record["unknown_keys"] == 0 for record in decoded), out
         for record in decoded:
             for sample in record["samples"]:

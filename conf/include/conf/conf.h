@@ -428,7 +428,7 @@ void fr_conf_reference(struct fr_buffer *out);
 /* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every
  * default written out; tables, slots, layers, labels, tasks as lists in their order; chunk rows and
  * quantization. Only what determines published values' meaning and scores (no optimizers, no
- * brokers). Schema: docs/deltas.md, "Model JSON". */
+ * brokers). Schema: docs/formats/deltas.md, "Model JSON". */
 void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* The first 8 bytes of SHA-256 of that JSON, big-endian. */
 uint64_t fr_conf_fingerprint(const struct fr_conf *conf);

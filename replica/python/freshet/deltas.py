@@ -131,7 +131,7 @@ class Snapshot:
 
     @property
     def model(self) -> Dict[str, Any]:
-        """The model's canonical JSON (docs/deltas.md), parsed."""
+        """The model's canonical JSON (docs/formats/deltas.md), parsed."""
         return self._whole()[0]
 
     @property

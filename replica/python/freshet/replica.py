@@ -345,7 +345,7 @@ class Replica:
     def score(self, samples: Any, *, format: str = "msgpack") -> Dict[str, np.ndarray]:
         """Scores: task -> float32 [n], all of one epoch; a probability, of an mse task the prediction.
 
-        `samples` is a sample, a group, a block or a list of samples and groups as dicts (docs/samples.md; labels are not needed; NumPy values are taken), or one
+        `samples` is a sample, a group, a block or a list of samples and groups as dicts (docs/formats/samples.md; labels are not needed; NumPy values are taken), or one
         record as bytes of MessagePack, or as text or bytes of JSON with format="json". BadInput says what does not decode."""
         if isinstance(samples, (bytes, bytearray, memoryview, str)):
             if isinstance(samples, str) and format == "msgpack":

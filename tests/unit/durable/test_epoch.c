@@ -88,7 +88,7 @@ FR_CASE(a_stage_that_was_touched_has_its_pages_and_gives_the_same_bytes)
     fr_stage_release(&stage);
 }
 
-/* epoch.bin was written from the layout in docs/state.md by Python's struct and hashlib,
+/* epoch.bin was written from the layout in docs/formats/state.md by Python's struct and hashlib,
  * not by this encoder. */
 FR_CASE(an_epoch_encodes_to_the_golden_bytes)
 {

@@ -274,7 +274,7 @@ FR_CASE(a_stream_that_turns_malformed_pauses_before_it_is_read_away)
     struct fr_ingest_status status = status_of(s);
     assert_int_equal(status.pause, FR_INGEST_PAUSED_RECORDS);
     if (!strstr(status.problem, "all of the last 3000 records are malformed") ||
-        !strstr(status.problem, "a sample is a map with `f`, `y` and `t`, see docs/samples.md"))
+        !strstr(status.problem, "a sample is a map with `f`, `y` and `t`, see docs/formats/samples.md"))
         fail_msg("%s", status.problem);
     assert_int_equal(lettered(s), 9);
     assert_int_equal(s->dead.made, 9);

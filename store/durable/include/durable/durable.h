@@ -1,5 +1,5 @@
 /* The durable side of a state directory: lock, journal of epochs, high-water mark, fold into the
- * cold store (RocksDB), recovery. docs/state.md has the layout of its files.
+ * cold store (RocksDB), recovery. docs/formats/state.md has the layout of its files.
  *
  * Invariants (DESIGN section 5): an epoch is durable when its bytes are in the journal and the
  * HWM names it, both synced, in that order. Opening cuts off and syncs what lies beyond the HWM.
