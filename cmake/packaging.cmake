@@ -9,7 +9,7 @@ install(FILES replica/include/freshet/replica.h replica/include/freshet/reader.h
 install(FILES replica/man/libfreshet_replica.3 replica/man/libfreshet_follow.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
 install(FILES conf/freshet.yaml conf/quickstart.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf)
 install(DIRECTORY conf/samples DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf FILES_MATCHING PATTERN "*.yaml")
-install(FILES LICENSE README.md DESIGN.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 file(RELATIVE_PATH freshet_pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

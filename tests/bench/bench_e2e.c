@@ -2,7 +2,7 @@
  * beside the roof.
  *
  * The roof (products alone) is measured before and after with broker and daemon stopped; the higher
- * one counts. The topic (8 partitions, arrays of 64 samples, form 1) is filled beforehand, the
+ * one counts. The topic (8 partitions, arrays of 64 samples) is filled beforehand, the
  * daemon runs with `--until end`; its rate is the slope of `samples.trained` in /status from a
  * tenth of the samples to the last change seen, so start, first admissions and the drain are out,
  * cuts, syncs and publishing are in. Without a Kafka (tests/kafka/start needs Java and Maven) the

@@ -18,14 +18,14 @@ CFG = '{"layers":[],"tables":[{"name":"user"},{"name":"item"}]}'
 
 
 def f16(value):
-    """Section 7: half to even, saturating at the largest finite value."""
+    """Half to even, saturating at the largest finite value."""
     rounded = struct.unpack("<f", struct.pack("<f", value))[0]
     if abs(rounded) >= 65520:
         return 65504.0 if rounded > 0 else -65504.0
     return struct.unpack("<e", struct.pack("<e", rounded))[0]
 
 
-def keys_are_those_of_section_6():
+def keys_are_those_of_the_text():
     vectors = json.loads((GOLDEN / "keys.json").read_text())
     assert len(vectors) >= 100, f"only {len(vectors)} vectors"
     for vector in vectors:
@@ -140,7 +140,7 @@ def every_quantization_is_read():
 
 
 def main():
-    cases = (every_quantization_is_read, keys_are_those_of_section_6, the_golden_epoch_is_what_its_description_says, a_damaged_record_is_refused)
+    cases = (every_quantization_is_read, keys_are_those_of_the_text, the_golden_epoch_is_what_its_description_says, a_damaged_record_is_refused)
     for case in cases:
         print(f"ok {case.__name__}: {case()}")
     print(f"{len(cases)} passed, 0 failed")

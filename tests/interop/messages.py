@@ -63,7 +63,7 @@ def decoded_slots(f):
 
 
 def decoded(sample):
-    """What a sample (form 1, labels and weights as maps) means."""
+    """What a single sample (labels and weights as maps) means."""
     y = {label: sample["y"].get(label) for label in CARRIED}
     y = {label: None if value is None else f32(value) for label, value in y.items()}
     y["bought"] = y["buy"] if y["click"] == 1 else None
@@ -220,7 +220,7 @@ def main():
         print("random messages of seed", seed)
         check(tool, work.path / "drawn", list(draw_messages(random.Random(seed), DRAWN)))
         check_names(tool, work.path / "names")
-    print(f"{len(fixed)} golden and {DRAWN} drawn messages decode as section 6 says")
+    print(f"{len(fixed)} golden and {DRAWN} drawn messages decode as docs/formats/samples.md says")
     print("3 passed, 0 failed")
 
 

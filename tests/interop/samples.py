@@ -27,7 +27,7 @@ def expanded(group):
 
 
 def as_group(group):
-    """Form 2; a group of one without a shared part is form 1. The first item's time stands for all that have the same."""
+    """A group; of one without a shared part, a sample. The first item's time stands for all that have the same."""
     if not group["shared"] and len(group["items"]) == 1:
         return group["items"][0]
     t = group["items"][0]["t"]

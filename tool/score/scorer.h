@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-/* File: a sample (form 1) or an array of them a line, plain or gzip; empty lines are skipped.
+/* File: a sample or an array of samples a line, plain or gzip; empty lines are skipped.
  * FR_E_NOT_FOUND (file, or a model that is not complete yet), FR_E_INVALID (names the line),
  * FR_E_IO. */
 enum fr_status fr_tool_score_file(struct freshet_replica *replica, const char *path, FILE *out,
