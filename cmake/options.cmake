@@ -18,7 +18,7 @@ option(FRESHET_WERROR "Warnings are errors; OFF for a compiler that nobody tried
 
 add_library(fr_flags INTERFACE)
 target_compile_definitions(fr_flags INTERFACE _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE)
-# -ffp-contract=off: numbers must not depend on which multiply-adds the compiler fuses (DESIGN section 10).
+# -ffp-contract=off: numbers must not depend on which multiply-adds the compiler fuses (docs/architecture.md, "Exactness").
 target_compile_options(fr_flags INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
   -Wvla -Wformat=2 $<$<BOOL:${FRESHET_WERROR}>:-Werror> -ffp-contract=off -fno-math-errno -fstack-protector-strong)
 if(FR_SANITIZE)

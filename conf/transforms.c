@@ -17,7 +17,7 @@
 #include "base/math.h"
 #include "forms.h"
 
-/* below it a time is seconds, from it on ms (DESIGN section 6) */
+/* below it a time is seconds, from it on ms (docs/formats/samples.md, "Corner cases") */
 static const double SECONDS_MAX = 1e11;
 /* the year 5138; beyond it are micro- or nanoseconds */
 static const double MILLISECONDS_MAX = 1e14;

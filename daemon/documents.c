@@ -1,6 +1,6 @@
-/* The documents behind /status, /auc and /readyz, made from snapshots on the main thread (DESIGN
- * section 8; series of /metrics: series.c). Nothing here takes a lock of the training path: every
- * module publishes copies. Undefined numbers are null. */
+/* The documents behind /status, /auc and /readyz, made from snapshots on the main thread
+ * (docs/http.md; series of /metrics: series.c). Nothing here takes a lock of the training path:
+ * every module publishes copies. Undefined numbers are null. */
 #include "service.h"
 
 #include <inttypes.h>

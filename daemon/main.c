@@ -1,6 +1,6 @@
 /* freshetd: command line, configuration, signals, exit code. The service itself is in service.c and
- * loops.c. Exit codes (DESIGN section 8): 0 drained, 1 failure, 2 config, 3 an operator must decide
- * (never restart), 75 try again. */
+ * loops.c. Exit codes (docs/commands.md, "Exit codes"): 0 drained, 1 failure, 2 config, 3 an
+ * operator must decide (never restart), 75 try again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

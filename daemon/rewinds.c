@@ -1,6 +1,6 @@
 /* A snapshot for a timeline that begins: the publisher asks for one, the snapshot thread writes it,
  * the hook uploads it, and the topic names it in a rewind, so that replicas load it and the whole
- * state need not go through the topic (DESIGN section 7).
+ * state need not go through the topic (docs/formats/deltas.md, "Timelines").
  *
  * Only where replicas begin with snapshots (export.retention: snapshots), and live: what is written
  * when depends on time. With the first failure, or when a drain brings no epoch that could carry

@@ -1,5 +1,5 @@
-/* The series of /metrics, set from snapshots on the main thread (DESIGN section 8). They are told
- * to a Prometheus that knows nothing of us:
+/* The series of /metrics, set from snapshots on the main thread (docs/metrics.md, "Series"). They
+ * are told to a Prometheus that knows nothing of us:
  *
  * What is not known is NaN, never the last value that was: during an outage lag and positions of
  * the log are not known.

@@ -31,7 +31,7 @@ enum {
     FR_EXIT_CONFIG = 2,
     FR_EXIT_OPERATOR = 3,
     FR_EXIT_RETRY = 75,
-    FR_STAGES = 2,         /* one being filled, one becoming durable (DESIGN section 5) */
+    FR_STAGES = 2,         /* one being filled, one becoming durable (docs/architecture.md) */
     FR_RETRY_MS_MIN = 250, /* back-off of a start or a drain, doubled up to the next */
     FR_RETRY_MS_MAX = 5000,
     /* Until the wait is so long (1.75 s), a failed start check is no trouble: topics that were just

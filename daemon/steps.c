@@ -107,8 +107,8 @@ enum fr_status fr_step_ingest(struct fr_service *service, struct fr_err *err)
 {
     bool stop = atomic_load(&service->stop_ingest);
     if (!atomic_load(&service->ingest_started)) {
-        /* Nothing is consumed before the delta topic is known to be ours (DESIGN section 5,
-         * Recovery). */
+        /* Nothing is consumed before the delta topic is known to be ours (docs/architecture.md,
+         * "Publishing"). */
         if (stop || !atomic_load(&service->delta_checked))
             return stop ? FR_EOF : FR_AGAIN;
         enum fr_status status = try_again(service, &service->ingest_retry, "ingest", start_ingest, err);
@@ -140,7 +140,8 @@ enum fr_status fr_step_trainer(struct fr_service *service, struct fr_err *err)
 
 /* ---- durable ---- */
 
-/* Dead letters of the records before the cut must be acknowledged first (DESIGN section 4). */
+/* Dead letters of the records before the cut must be acknowledged first (docs/architecture.md,
+ * "Dead letters"). */
 static bool letters_acknowledged(struct fr_service *service, const struct fr_stage *stage)
 {
     uint64_t acknowledged = fr_ingest_dead_acknowledged(service->ingest);

@@ -9,7 +9,7 @@
 
 #include "idle.h"
 
-/* `why` of the delta format (DESIGN section 7). */
+/* `why` of the delta format (docs/formats/deltas.md, "drop"). */
 enum { WHY_IDLE = 1 };
 
 static double idle_rank(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms)

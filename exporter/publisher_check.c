@@ -16,8 +16,8 @@
  * resume where the journal no longer reaches, the topic has to be filled anew: from epoch 1 on
  * where the journal still begins there.
  *
- * Source: reading back one's own log before writing, DESIGN section 5 (Recovery). Thread: the
- * publisher thread. It does not read whole partitions or change the topic. */
+ * Source: reading back one's own log before writing, docs/architecture.md, "Publishing". Thread:
+ * the publisher thread. It does not read whole partitions or change the topic. */
 #include "publisher_internal.h"
 
 #include <inttypes.h>

@@ -6,11 +6,11 @@
  * is less, the topic was made anew or cut. Once a minute one question about the ends of all
  * partitions finds the same while nothing is sent, and a beginning that retention took.
  *
- * The beginning is kept in the state directory as `delta.begin` (docs/formats/state.md), because only the
- * one who sent it knows where a merged epoch lies in a topic with an older beginning. A file that
- * is missing, damaged or of another topic says nothing; then the topic's first records decide. Of a
- * timeline that began behind a snapshot it says that its number is taken, and no more: new replicas
- * begin with a snapshot.
+ * The beginning is kept in the state directory as `delta.begin` (docs/formats/state.md), because
+ * only the one who sent it knows where a merged epoch lies in a topic with an older beginning. A
+ * file that is missing, damaged or of another topic says nothing; then the topic's first records
+ * decide. Of a timeline that began behind a snapshot it says that its number is taken, and no more:
+ * new replicas begin with a snapshot.
  *
  * Thread: the publisher thread. */
 #include "publisher_internal.h"

@@ -1,5 +1,5 @@
 /* A new timeline that is told by a rewind to a snapshot, so that the whole state need not go
- * through the topic (DESIGN section 7, "Timelines").
+ * through the topic (docs/formats/deltas.md, "Timelines").
  *
  * The snapshot is of the state's new timeline, as of an epoch that no older timeline goes beyond in
  * its history; whoever makes it (options.rewind) answers once replicas can fetch it. Epochs behind

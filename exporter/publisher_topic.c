@@ -2,9 +2,9 @@
  *
  * Asked through a consumer handle, which never creates a topic by asking for it; a broker of its
  * own default partition count must not decide ours. librdkafka's embedded broker has no controller
- * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning (DESIGN section
- * 9), and a missing topic is then made by asking through the producer handle, which lets the broker
- * create it.
+ * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning
+ * (docs/commands.md, "Topics"), and a missing topic is then made by asking through the producer
+ * handle, which lets the broker create it.
  *
  * Thread: the publisher thread, at start; each call blocks for at most a few seconds. It does not
  * change the settings of a topic that exists. */

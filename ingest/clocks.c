@@ -1,5 +1,5 @@
 /* Who says what time it is: of a live record that this host's clock refuses, whether the record's
- * time is wrong or the clock (DESIGN section 1).
+ * time is wrong or the clock (docs/architecture.md, "Time").
  *
  * One witness outvotes nobody: a producer whose clock is ahead writes event time and (CreateTime)
  * Kafka timestamp alike, and must neither move the watermark nor stop the stream. Two outvote this

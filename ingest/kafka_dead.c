@@ -1,5 +1,5 @@
 /* Dead letters to Kafka: at least once, never lost while the process lives; the position of a
- * refused record waits for its letter (DESIGN section 4).
+ * refused record waits for its letter (docs/architecture.md, "Dead letters").
  *
  * A letter is copied and kept until the broker has acknowledged it: timeouts and refusals are
  * tried again, a producer with a fatal error is made anew. The number acknowledged only grows

@@ -1,5 +1,5 @@
 /* Partitions of topics before they are read: does the log still hold what our positions speak of
- * (DESIGN section 5, Recovery; P8)?
+ * (docs/architecture.md, "Recovery"; P8)?
  *
  * The position must lie in [low, high] and the record that was delivered last must have the
  * timestamp and CRC32C that were noted (the fingerprint): same name and a plausible offset do not

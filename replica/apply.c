@@ -1,7 +1,7 @@
 /* Applying one complete epoch: first everything is checked against the model it will be served
- * with, then the view is made beside the one that is served, then it is published (DESIGN section
- * 7, "Replica rules": switch all at once). A change of fingerprint brings its own model record and
- * all dense parameters, or the replica stops.
+ * with, then the view is made beside the one that is served, then it is published
+ * (docs/formats/deltas.md, "Replica rules": switch all at once). A change of fingerprint brings its
+ * own model record and all dense parameters, or the replica stops.
  *
  * Owner: the feeder. It does not decide which epoch. */
 #include "draft.h"

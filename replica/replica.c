@@ -1,4 +1,5 @@
-/* The replica's rules (DESIGN section 7): what a record does, and when an epoch becomes served.
+/* The replica's rules (docs/formats/deltas.md, "Replica rules"): what a record does, and when an
+ * epoch becomes served.
  *
  * A partition delivers pieces and commits in ascending epochs; pieces wait in staging until every
  * followed partition has committed the epoch; then it is checked, applied whole, and the chain

@@ -1,5 +1,5 @@
 /* Looking at what is served: numbers, the calls that read by the handle, and the public dump
- * (DESIGN section 9).
+ * (docs/commands.md, "freshet dump").
  *
  * The dump sorts the keys of one table at a time: it needs 8 bytes a row of the largest table
  * besides one line. Values are written as held, which is as published.

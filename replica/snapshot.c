@@ -1,4 +1,4 @@
-/* From a snapshot to a view (DESIGN section 7, "Snapshot").
+/* From a snapshot to a view (docs/formats/snapshots.md).
  *
  * Its records go into a draft one by one, which is published when every file had its sum, every
  * followed partition its pieces and its commit, and every parameter its elements: a directory that

@@ -1,14 +1,15 @@
 /* One entry's life: absent -> pending -> live -> dead -> absent, with what the open epoch must say
  * about it.
  *
- * Flags and images (DESIGN section 5): the cut writes one image per dirty entry. Whether a removed
- * key needs one depends on what earlier epochs hold: nothing (the entry simply vanishes), a pending
- * image (silent absence) or a row image (a tombstone with its reason). A key that goes and comes
- * back within one epoch keeps its flags in the entry, which stays as dead in between.
+ * Flags and images (docs/architecture.md, "The store"): the cut writes one image per dirty entry.
+ * Whether a removed key needs one depends on what earlier epochs hold: nothing (the entry simply
+ * vanishes), a pending image (silent absence) or a row image (a tombstone with its reason). A key
+ * that goes and comes back within one epoch keeps its flags in the entry, which stays as dead in
+ * between.
  *
  * A dead entry outlives its cut until the epoch that says so is folded: a key without entry may be
- * asked of the cold store, which holds the image of before (DESIGN section 5). It stays longer
- * while what a slice has read ahead may hold that image (scan.h).
+ * asked of the cold store, which holds the image of before (docs/architecture.md, "The store"). It
+ * stays longer while what a slice has read ahead may hold that image (scan.h).
  *
  * Invariants: an entry that no epoch holds is dirty or buried; a dead entry is dirty or buried;
  * live and pending entries are counted, dead ones are not.

@@ -1,9 +1,9 @@
 /* The tier below memory: keys without an entry whose newest image the cold store has.
  *
- * The rule (DESIGN section 5): the newest image of a key leaves memory only when the epoch of its
- * last change is folded, so a key without entry has its newest image in the cold store, or none at
- * all. Reading one therefore needs no order with folds, and gives the same at any time between its
- * leaving and its next change: residency never changes numbers.
+ * The rule (docs/architecture.md, "The store"): the newest image of a key leaves memory only when
+ * the epoch of its last change is folded, so a key without entry has its newest image in the cold
+ * store, or none at all. Reading one therefore needs no order with folds, and gives the same at any
+ * time between its leaving and its next change: residency never changes numbers.
  *
  * Who leaves: a hand goes round the dense arrays (CLOCK: Corbato 1968; with a small count instead
  * of one bit, so that frequent keys outlive one round: GCLOCK, Smith 1978). A batch that trains a

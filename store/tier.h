@@ -1,5 +1,5 @@
-/* Keys whose newest image is in the cold store only (DESIGN section 5): reading them back, and
- * letting clean ones leave. Private to this module. */
+/* Keys whose newest image is in the cold store only (docs/architecture.md, "The store"): reading
+ * them back, and letting clean ones leave. Private to this module. */
 #ifndef FR_STORE_TIER_H
 #define FR_STORE_TIER_H
 

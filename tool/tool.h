@@ -1,4 +1,4 @@
-/* The `freshet` command: one function per subcommand (DESIGN section 9). Private to tool.
+/* The `freshet` command: one function per subcommand (docs/commands.md). Private to tool.
  * argv[0] is the command as messages name it ("freshet produce"). Exit codes: 0, 1 failure (verify:
  * a difference), 2 usage. Results on stdout, progress and errors on stderr. */
 #ifndef FR_TOOL_H

@@ -1,5 +1,5 @@
-/* The cut: when an epoch ends, and what of the owner's state goes into its stage (DESIGN section
- * 5).
+/* The cut: when an epoch ends, and what of the owner's state goes into its stage
+ * (docs/architecture.md, "One epoch's life").
  *
  * Sections staged here: announce, metrics, positions, trainer in every epoch (small);
  * dense/<parameter> with dense_state/<parameter>, dense_state and metrics/<task> in those since

@@ -1,5 +1,5 @@
 /* What the trainer measures: every task's predictions, made before the batch's own update, and how
- * fresh the batch is (DESIGN section 8).
+ * fresh the batch is (docs/metrics.md).
  *
  * Sections "metrics" and "metrics/<task>": metrics/task.h; a task's image only when it changed.
  * Another version is FR_E_MISMATCH, anything else that does not parse FR_E_CORRUPT. Freshness is of

@@ -1,6 +1,6 @@
-/* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, backward and
- * update, metrics of the forward pass, dead letters of samples left out (quarantine.c), positions,
- * slice.
+/* The owner loop (docs/architecture.md, "One sample's life"). One batch at a time: plan (keys),
+ * forward, backward and update, metrics of the forward pass, dead letters of samples left out
+ * (quarantine.c), positions, slice.
  *
  * Invariant: positions, gate counts and values of a batch change between the same two cuts. Owner
  * thread only.
@@ -9,7 +9,7 @@
  * (status.c).
  *
  * Beside step(k) the next batch is looked at when rows are in the cold store alone (lookout.c);
- * beside a device's it is planned (ahead.c, DESIGN section 4). */
+ * beside a device's it is planned (ahead.c, docs/architecture.md, "Planning beside a device"). */
 #include "trainer_private.h"
 
 #include <inttypes.h>

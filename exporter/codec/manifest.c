@@ -1,4 +1,4 @@
-/* MANIFEST.json of a snapshot as bytes (DESIGN section 7): printed and parsed here only.
+/* MANIFEST.json of a snapshot as bytes (docs/formats/snapshots.md): printed and parsed here only.
  *
  * 64-bit hashes are strings of decimal digits, as keys are in dumps, because JSON numbers beyond
  * 2^53 do not survive every reader. Parsing believes no length and no name: a file's name is never

@@ -1,4 +1,4 @@
-/* The reader of delta records turns bytes into checked views into them (DESIGN section 7).
+/* The reader of delta records turns bytes into checked views into them (docs/formats/deltas.md).
  *
  * One pass over the map notes where every known field's value lies; then version, envelope and the
  * fields of the kind are checked, in whatever order and encoding the writer chose. Every length is

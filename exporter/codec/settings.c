@@ -1,6 +1,6 @@
-/* Codec settings as bytes: the head of a journal file (DESIGN section 5). It holds everything
- * beside the epoch that its delta records depend on, so that a resend years later is byte-identical
- * whatever the present config says.
+/* Codec settings as bytes: the head of a journal file (docs/formats/state.md, "Head of a journal
+ * file"). It holds everything beside the epoch that its delta records depend on, so that a resend
+ * years later is byte-identical whatever the present config says.
  *
  * Layout (little-endian; text = u32 length, bytes): u32 revision, u32 np, u32 quantize, u64
  * piece_max, u64 fp, text model, text kernel, text cfg, u32 tables, per table: text name, u32

@@ -1,11 +1,11 @@
-/* The writer of delta records (DESIGN section 7) turns one epoch's public content into the records
- * of every partition.
+/* The writer of delta records (docs/formats/deltas.md) turns one epoch's public content into the
+ * records of every partition.
  *
- * Keys come exactly in the order that DESIGN section 7 lists, integers unsigned and shortest
- * (msgpack-c's packer chooses), columns are bin and little-endian. A piece takes as many rows as
- * surely fit: the bound counts the longest header of every column, so that how many rows go into a
- * piece depends on settings, table and the length of its own envelope only. The same input gives
- * the same bytes: a resend is byte-identical.
+ * Keys come exactly in the order that docs/formats/deltas.md ("Records") lists, integers unsigned
+ * and shortest (msgpack-c's packer chooses), columns are bin and little-endian. A piece takes as
+ * many rows as surely fit: the bound counts the longest header of every column, so that how many
+ * rows go into a piece depends on settings, table and the length of its own envelope only. The same
+ * input gives the same bytes: a resend is byte-identical.
  *
  * What is whole in one record (rewind, model, commit) is read by the reader's code before it goes
  * out, and in builds with FR_READ_BACK every record: what no reader takes is never published.

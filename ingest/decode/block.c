@@ -1,4 +1,4 @@
-/* Blocks: columns instead of samples (DESIGN section 6, form 4).
+/* Blocks: columns instead of samples (docs/formats/samples.md, "Block").
  *
  * A block is a whole record: samples [0, n), made with their defaults before any column is read, so
  * that columns may come in any order. A column is an array with a value per entry or, in

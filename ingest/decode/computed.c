@@ -1,5 +1,5 @@
-/* Slots that samples do not carry (DESIGN section 6): buckets of a dense slot, crosses of sparse
- * ones.
+/* Slots that samples do not carry (docs/formats/samples.md, "Ids and keys"): buckets of a dense
+ * slot, crosses of sparse ones.
  *
  * They are computed in the staging, when the record is read and before any of it reaches a batch,
  * so that trainer, replica and every sample form get the same ids. A computed slot of a group has

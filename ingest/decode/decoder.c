@@ -1,4 +1,4 @@
-/* A record: bytes in, staged samples or a reason out (DESIGN section 6).
+/* A record: bytes in, staged samples or a reason out (docs/formats/samples.md).
  *
  * The record is read once, front to back, into the staging; the first fault ends it and leaves
  * nothing behind.

@@ -1,4 +1,4 @@
-/* Raw ids -> 64-bit keys (DESIGN section 6).
+/* Raw ids -> 64-bit keys (docs/formats/samples.md, "Ids and keys").
  *
  * An integer goes through MurmurHash3's finalizer, a bijection: integers of one namespace never
  * collide and a key can be turned back into its integer. A string goes through XXH3. The text of a

@@ -1,4 +1,4 @@
-/* Maps slot -> ids or numbers (DESIGN section 6), into the staging columns: `f` of a sample,
+/* Maps slot -> ids or numbers (docs/formats/samples.md), into the staging columns: `f` of a sample,
  * `shared` of a group.
  *
  * Rules: a slot occurs once, whether by name or by index, and not in a group's shared part and its

@@ -1,10 +1,10 @@
 /* Epochs as bytes: encode, check, iterate.
  *
- * The layout (docs/formats/state.md) is plain: a head, images in ascending (table, hash) of the state's
- * keyed order, sections in ascending name. Nothing in it depends on the order in which images were
- * staged, on addresses, time or padding: equal sets and salts give equal bytes, and so equal
- * digests. What the cut ordered stands in its place already; loose images are sorted and moved
- * behind.
+ * The layout (docs/formats/state.md) is plain: a head, images in ascending (table, hash) of the
+ * state's keyed order, sections in ascending name. Nothing in it depends on the order in which
+ * images were staged, on addresses, time or padding: equal sets and salts give equal bytes, and so
+ * equal digests. What the cut ordered stands in its place already; loose images are sorted and
+ * moved behind.
  *
  * Invariants: a parsed epoch was checked whole, so iterating it cannot fail.
  *

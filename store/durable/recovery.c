@@ -1,5 +1,5 @@
 /* What open does with what it finds: mark, journal and cold store must fit, else it refuses and
- * names what is missing (DESIGN section 5).
+ * names what is missing (docs/architecture.md, "Recovery").
  *
  * Fit: the journal's contiguous suffix begins at or before sentinel + 1 and ends at or beyond the
  * mark; digests agree at the mark, at the sentinel and from record to record; it does not begin

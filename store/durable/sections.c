@@ -1,8 +1,8 @@
 /* The two sections that more than one module reads: "announce" (what the commit record of the delta
  * says) and "dense" (scoring parameters).
  *
- * Both are little-endian records without padding (docs/formats/state.md). Undefined AUC is one fixed NaN
- * pattern, so that bytes depend on values only.
+ * Both are little-endian records without padding (docs/formats/state.md). Undefined AUC is one
+ * fixed NaN pattern, so that bytes depend on values only.
  *
  * Invariants: what the encoder takes comes from our own code (FR_CHECK); what the parser takes
  * comes from a disk (FR_E_CORRUPT), every length is compared with the bytes that remain.

@@ -3,8 +3,9 @@
  * a sample, and how much more that is than at the largest size.
  *
  * Processor time is that of all threads, waiting ones that spin included, and hardly depends on
- * what else runs on the machine. A product is made of whole chunks of 128 rows (DESIGN section 10),
- * so below that size a dense layer costs by the batch. Thread: the caller and a pool of its own. */
+ * what else runs on the machine. A product is made of whole chunks of 128 rows
+ * (docs/architecture.md, "Exactness"), so below that size a dense layer costs by the batch. Thread:
+ * the caller and a pool of its own. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes keys.json and malformed.jsonl beside itself. Needs the packages xxhash and msgpack.
 
-The keys are computed here from the text of DESIGN section 6 alone, with another implementation of XXH3 binding and a finalizer
+The keys are computed here from the text of docs/formats/samples.md, "Ids and keys" alone, with another implementation of XXH3 binding and a finalizer
 written down again, so that the C code is checked against the definition and not against itself."""
 import json
 import os

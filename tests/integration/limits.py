@@ -1,4 +1,4 @@
-"""A start under each limit of a process (DESIGN section 9): it ends with our line, which names what is short, and with the exit code of its class; never by
+"""A start under each limit of a process (docs/commands.md, "Exit codes"): it ends with our line, which names what is short, and with the exit code of its class; never by
 the abort of a library, and never by waiting. No broker is there: whatever is short is found before one is asked.
 
 Cases: descriptors, threads, address space, size of files, state_dir that cannot be, a disk that is full, one processor, more memory than there is, signals.

@@ -1,4 +1,4 @@
-"""Malformed records for every clause of DESIGN section 6, of all four forms in both formats (tests/golden/malformed.jsonl), each between two good ones: every
+"""Malformed records for every clause of docs/formats/samples.md, of all four forms in both formats (tests/golden/malformed.jsonl), each between two good ones: every
 bad one is dead-lettered with its reason and its original bytes, every good one is trained. Then the whole set many times over: memory stays flat."""
 import pathlib
 import statistics

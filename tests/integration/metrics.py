@@ -1,4 +1,4 @@
-"""Metrics of the real daemon against the same numbers computed here from the same samples (DESIGN section 8).
+"""Metrics of the real daemon against the same numbers computed here from the same samples (docs/metrics.md).
 
 Cases: AUC, logloss, calibration, prediction mean, squared error, GAUC and served scores by brute force, in every form that carries them and live as in lockstep;
 sampling correction; a label flip within one half-life of event time; freshness at every stage; the stable names of /metrics.

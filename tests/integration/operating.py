@@ -1,4 +1,4 @@
-"""What an operator meets (DESIGN section 9): every refusal and every outage says what to do, has its exit code, and loses nothing.
+"""What an operator meets (docs/commands.md): every refusal and every outage says what to do, has its exit code, and loses nothing.
 
 Cases: broker absent at start; topic absent at start; a second daemon on one state; a changed config; another format version; a foreign delta topic; retention
 that passed our position; a full disk at the journal; broker away in mid-run; drain while the broker is down; a dead-letter topic that refuses; a wrong

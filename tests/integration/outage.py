@@ -1,4 +1,4 @@
-"""What /metrics and /readyz say while something is away, and after it (DESIGN section 8): a Kafka that stops and comes back, one that hangs, a daemon
+"""What /metrics and /readyz say while something is away, and after it (docs/http.md): a Kafka that stops and comes back, one that hangs, a daemon
 that is killed.
 
 What is not known is NaN; who is away is named; counters of the history are never seen to fall, or Prometheus counts from zero again.

@@ -1,5 +1,5 @@
 """A state that leaves its history tells so by a snapshot, where replicas begin with snapshots (`export.retention: snapshots`): the daemon writes it, the hook carries
-it away, then the topic names it, and replicas, ours and one that knows DESIGN section 7 only, load it and end with the daemon's dump. Where that does not work out,
+it away, then the topic names it, and replicas, ours and one that knows docs/formats only, load it and end with the daemon's dump. Where that does not work out,
 all of the state goes through the topic.
 """
 import pathlib

@@ -1,4 +1,4 @@
-"""Snapshots (docs/operating.md): taken beside training, on request and by policy; an independent replica begins with one by DESIGN section 7 alone and ends with
+"""Snapshots (docs/operating.md): taken beside training, on request and by policy; an independent replica begins with one by docs/formats alone and ends with
 the daemon's dump, in every form of values; whole or not there, also under kills; the hook, what commits announce; a topic that keeps only what is later.
 """
 import hashlib
@@ -213,7 +213,7 @@ class Cases(Live):
         return out.read_text().splitlines()
 
     def a_state_that_read_files_before_the_topic_has_snapshots_like_any_other(self):
-        """Positions of files stay in every snapshot, under their names (DESIGN section 7, "Snapshot"): keys by hash and by number, three forms of input names."""
+        """Positions of files stay in every snapshot, under their names (docs/formats/snapshots.md, "MANIFEST.json"): keys by hash and by number, three forms of input names."""
         state, paths = self.work.path / "backfilled", [self.work.path / "before, (1) [x] {y}: #'~@.jsonl", self.work.path / ("long" * 40 + ".jsonl")]
         for number, path in enumerate(paths):
             path.write_text("".join(json.dumps(sample) + "\n" for _, sample in live_samples(10_000_000 + 300 * number, 300)))

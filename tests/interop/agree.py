@@ -1,4 +1,4 @@
-"""The library and the independent Python replica agree on every replica rule of DESIGN section 7: both are fed the same records, and after each of them what it did,
+"""The library and the independent Python replica agree on every replica rule of docs/formats/deltas.md, "Replica rules": both are fed the same records, and after each of them what it did,
 the epoch that is served and the dump are the same. Histories by hand, one or more for each rule, and drawn ones; `agree.py SEED` repeats a drawn one. Needs no Kafka."""
 import hashlib
 import json

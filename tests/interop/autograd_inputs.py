@@ -1,5 +1,5 @@
 """From what samples carry to what the network reads: ids to keys, computed slots, numbers through their transforms. Written from conf/OPTIONS.md and
-DESIGN.md and docs/formats/samples.md alone."""
+docs/formats/samples.md alone."""
 import functools
 import itertools
 import math

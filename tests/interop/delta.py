@@ -1,4 +1,4 @@
-"""An independent reader of the delta topic, written from DESIGN section 7 alone: it never calls Freshet's code.
+"""An independent reader of the delta topic, written from docs/formats/deltas.md alone: it never calls Freshet's code.
 
 read_topic() gives the raw records; Replica applies them by the replica rules; dump_lines() writes the public dump. check_form() is what only a writer must keep:
 every key in its place, shortest encodings, bins of the right size; readers take any encoding.
@@ -371,7 +371,7 @@ def number(value):
 
 
 def dump_lines(replica):
-    """The public dump (DESIGN section 9), closing line included."""
+    """The public dump (docs/commands.md, "freshet dump"), closing line included."""
     hasher = xxhash.xxh3_64()
     lines = []
 

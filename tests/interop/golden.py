@@ -1,4 +1,4 @@
-"""The golden files read by an independent implementation: the keys of keys.json are computed again from DESIGN section 6, and the records of
+"""The golden files read by an independent implementation: the keys of keys.json are computed again from docs/formats/samples.md, "Ids and keys", and the records of
 delta_epoch.jsonl give exactly the epoch that tests/golden/README.md describes in words. Needs neither Kafka nor any of our programs."""
 import hashlib
 import json

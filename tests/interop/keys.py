@@ -1,4 +1,4 @@
-"""Id -> key by DESIGN section 6 alone, without Freshet's code."""
+"""Id -> key by docs/formats/samples.md, "Ids and keys" alone, without Freshet's code."""
 import re
 
 import xxhash

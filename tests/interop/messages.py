@@ -1,4 +1,4 @@
-"""Sample records of every form with every field, and what they decode to by DESIGN section 6 alone; checked through `freshet decode`.
+"""Sample records of every form with every field, and what they decode to by docs/formats/samples.md alone; checked through `freshet decode`.
 
 tests/golden/messages.jsonl holds some whose bytes must never change their meaning: {"name", "format", "text" (json) or "hex" (msgpack), "expected": samples}, against
 messages.yaml. `messages.py --write` makes it anew. Beside them the test draws many random ones. Needs no Kafka."""

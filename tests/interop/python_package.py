@@ -231,7 +231,7 @@ class Cases:
                 assert replica.info.epoch == max(epochs[0]) and replica.problem == "", (hint, replica.info)
 
     def snapshot(self, name, folder=None, offsets=()):
-        """A snapshot by the text of DESIGN section 7, of an epoch 1 that holds all of the state: its first one, or the one that an import is published with."""
+        """A snapshot by the text of docs/formats/snapshots.md, of an epoch 1 that holds all of the state: its first one, or the one that an import is published with."""
         import delta
         state, model, files = self.path / (folder or name), {}, []  # files: [partition, table, records with their rows], one for each run of records of a table
         state.mkdir()

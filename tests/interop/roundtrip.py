@@ -1,5 +1,5 @@
-"""Python writes samples and reads deltas by the formats alone (DESIGN sections 6 and 7), and ends with the rows of `freshet dump`. Every delta record is in the form
-that section 7 asks of a writer, and so are its Kafka key, headers, timestamp and the producer."""
+"""Python writes samples and reads deltas by the formats alone (docs/formats/samples.md, docs/formats/deltas.md), and ends with the rows of `freshet dump`. Every delta record is in the form
+that the delta format asks of a writer, and so are its Kafka key, headers, timestamp and the producer."""
 import pathlib
 import random
 import re

@@ -1,4 +1,4 @@
-"""Writes samples in every form of DESIGN section 6, by the text of that section alone.
+"""Writes samples in every form of docs/formats/samples.md, by the text of that page alone.
 
 A list of groups is the common source: {"shared": {slot: value}, "items": [sample]}; a sample is {"f", "y", "t", "w", "u", "s", "p"} with "y", "w" as maps. A plain
 sample is a group of one with nothing shared. `records(groups, form, codec, pack)` yields record values in order; whatever the form, the samples are the same.

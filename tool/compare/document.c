@@ -1,4 +1,4 @@
-/* Figures from the document of GET /auc (DESIGN section 8). Keys that are not known are passed
+/* Figures from the document of GET /auc (docs/http.md, "/auc"). Keys that are not known are passed
  * over; what is null is NaN. It does not compare.
  *
  * Thread: any, no state. */

@@ -3,7 +3,8 @@
  * The state is made by the ways that make every state: epochs are appended to a journal, synced and
  * folded, in a directory beside the one that is asked for, and in the end a savepoint of it becomes
  * that directory. So it is there whole or not at all, and what is begun is the cold store and a
- * mark: the daemon that starts on it publishes all of it as one merged epoch (DESIGN section 7).
+ * mark: the daemon that starts on it publishes all of it as one merged epoch
+ * (docs/formats/deltas.md, "Merged epochs").
  *
  * Rows leave in epochs of EPOCH_BYTES; the last epoch has the sections of a model that has trained
  * nothing yet, with the parameters that were given (fr_graph_adopt). Memory: an epoch, the cold

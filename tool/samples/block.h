@@ -1,5 +1,5 @@
-/* Samples of form 1 gathered into one block (DESIGN section 6, form 4): what `produce --form block`
- * sends. Private to tool.
+/* Single samples gathered into one block (docs/formats/samples.md, "Block"): what `produce --form
+ * block` sends. Private to tool.
  *
  * Columns are arrays, one value per sample as the line has it, nil where a sample does not name the
  * slot; the producer knows no model, so it cannot tell ids from numbers and packs nothing. A block

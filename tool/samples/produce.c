@@ -1,5 +1,5 @@
-/* `freshet produce`: writes samples to a topic, the lines of a file or the synthetic stream (DESIGN
- * section 9).
+/* `freshet produce`: writes samples to a topic, the lines of a file or the synthetic stream
+ * (docs/commands.md, "freshet produce").
  *
  * Sample number n (a line, from 0) goes to partition n mod N; a pack is an array of consecutive
  * samples of one partition and leaves when it is full or at the end. JSON lines become MessagePack

@@ -1,5 +1,6 @@
 /* The private dump: everything that determines what the daemon does next, exactly, as JSON Lines
- * that two runs compare by their hash (DESIGN sections 9 and 10).
+ * that two runs compare by their hash (docs/commands.md, "freshet dump"; docs/architecture.md,
+ * "Exactness").
  *
  *     {"table":"user","key":"17","seen_ms":..,"show":3,"click":1,"row":[values, then optimizer
  *     state]}

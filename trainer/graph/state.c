@@ -170,7 +170,8 @@ static enum fr_status take_average(struct fr_graph *graph, size_t p, struct fr_r
     return FR_OK;
 }
 
-/* The optimizer may be another of the same state: the configuration changed (DESIGN section 9). */
+/* The optimizer may be another of the same state: the configuration changed (docs/commands.md,
+ * "Changing a model"). */
 static bool is_continued(uint32_t before, uint32_t now)
 {
     return before == now || (before != UINT32_MAX && now != UINT32_MAX &&

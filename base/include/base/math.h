@@ -1,6 +1,6 @@
 /* exp, log, tanh, sigmoid, log1p, sine and cosine in f32, written with basic operations only, so
- * that CPU, CUDA and every libm agree on the bits (DESIGN section 10: libm's differ by processor).
- * The header is valid as C17 and as CUDA C++ (base/marker.h).
+ * that CPU, CUDA and every libm agree on the bits (docs/architecture.md, "Exactness": libm's differ
+ * by processor). The header is valid as C17 and as CUDA C++ (base/marker.h).
  *
  * Tolerance class: ULP(4) against the double-precision reference (the unit test prints the measured
  * maximum: 1.0 for exp, 0.9 log, 2.4 log1p, 2.4 sigmoid, 1.5 tanh, 2.7 softplus). */

@@ -1,5 +1,5 @@
 /* The keyed order of a state: a bijection from keys to hashes, by which index, batch scratch,
- * shards, slices and the cold store sort (DESIGN section 5).
+ * shards, slices and the cold store sort (docs/architecture.md, "The store").
  *
  * hash = fmix64(key ^ salt) * multiplier (mod 2^64), the multiplier an odd secret made of the salt:
  * multiply-shift hashing (Dietzfelbinger, Hagerup, Katajainen, Penttonen 1997), of which the TOP

@@ -1,6 +1,6 @@
 /* A worker pool for fork-join loops. It runs task(context, index) for index 0..count-1 on `workers`
  * threads (the caller is one of them) and returns when all are done. Which worker runs an index is
- * not defined, and results must not depend on it (DESIGN section 10).
+ * not defined, and results must not depend on it (docs/architecture.md, "Exactness").
  *
  * Thread: one caller at a time, the owner loop. */
 #ifndef FR_BASE_POOL_H

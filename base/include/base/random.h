@@ -37,7 +37,8 @@ FR_HD uint64_t fr_random_u64(uint64_t seed, uint64_t stream, uint64_t key, uint6
 /* Uniform in [0, 1), 53 bits. */
 double fr_random_uniform(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
 /* Returns a standard normal by Box and Muller's method from two draws, with our own log, sqrt and
- * sine polynomial, so that every processor and libm gives the same bits (DESIGN section 10). */
+ * sine polynomial, so that every processor and libm gives the same bits (docs/architecture.md,
+ * "Exactness"). */
 double fr_random_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
 /* The same for index, index + 1, ... out.n values at once, bit for bit. */
 struct fr_doubles {

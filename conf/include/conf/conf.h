@@ -1,5 +1,6 @@
-/* Configuration: one YAML file (DESIGN section 9) becomes checked structs, and the model part of
- * them canonical JSON (DESIGN section 7, `cfg`) and back.
+/* Configuration: one YAML file (docs/commands.md, "The configuration file") becomes checked
+ * structs, and the model part of them canonical JSON (docs/formats/deltas.md, "Model JSON") and
+ * back.
  *
  * One table of options (conf/options.c) gives type, unit, range, default and reloadability;
  * parsing, --print-config, OPTIONS.md and the error texts all come from it. Every error of a file
@@ -48,7 +49,8 @@ enum {
     FR_BOUNDARIES_MAX = 255, /* of a bucketized slot, or of one of buckets */
     FR_CROSS_MAX = 4,        /* slots of a cross: its ids are as many as the product of theirs */
     FR_NO_INDEX = -1,
-    /* C: rows of one matrix product, zero-padded (DESIGN section 10); fixed in this version */
+    /* C: rows of one matrix product, zero-padded (docs/architecture.md, "Exactness"); fixed in this
+     * version */
     FR_CHUNK_ROWS = 128,
 };
 
@@ -425,10 +427,10 @@ void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out);
 /* Writes Writes Markdown of every option, generated from the table: conf/OPTIONS.md. */
 void fr_conf_reference(struct fr_buffer *out);
 
-/* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every
- * default written out; tables, slots, layers, labels, tasks as lists in their order; chunk rows and
- * quantization. Only what determines published values' meaning and scores (no optimizers, no
- * brokers). Schema: docs/formats/deltas.md, "Model JSON". */
+/* Canonical model JSON (docs/formats/deltas.md, "Model JSON"): sorted keys, no spaces, %.9g
+ * numbers, every default written out; tables, slots, layers, labels, tasks as lists in their order;
+ * chunk rows and quantization. Only what determines published values' meaning and scores (no
+ * optimizers, no brokers). Schema: docs/formats/deltas.md, "Model JSON". */
 void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* The first 8 bytes of SHA-256 of that JSON, big-endian. */
 uint64_t fr_conf_fingerprint(const struct fr_conf *conf);

@@ -1,5 +1,5 @@
-/* Gate and expiry policies (DESIGN section 5). Each constructor stands in a file of its name. The
- * configs are the caller's memory and must outlive the policy. */
+/* Gate and expiry policies (docs/architecture.md, "Admission and expiry"). Each constructor stands
+ * in a file of its name. The configs are the caller's memory and must outlive the policy. */
 #ifndef FR_EVICTION_EVICTION_H
 #define FR_EVICTION_EVICTION_H
 

@@ -1,5 +1,5 @@
 /* Snapshots: all that is served of a state as of its folded epoch, as a directory of delta records
- * (DESIGN section 7), and the folder that holds them.
+ * (docs/formats/snapshots.md), and the folder that holds them.
  *
  * One is written from the cold store while folds and training go on, with a small share of the
  * processors while they keep them busy (snapshot_pace.h). It appears under its name whole and

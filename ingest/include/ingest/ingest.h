@@ -1,5 +1,5 @@
-/* Ingest: sample records from files, then from Kafka, to batches in a bounded ring (DESIGN sections
- * 4, 6, 10).
+/* Ingest: sample records from files, then from Kafka, to batches in a bounded ring
+ * (docs/architecture.md, "One sample's life"; docs/formats/samples.md).
  *
  * Every partition of every topic is read at our own positions, with one plain poll per record.
  * Offsets below the expected one are dropped (duplicates of the client library); gaps are compacted

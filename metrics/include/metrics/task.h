@@ -67,7 +67,7 @@ struct fr_task_result {
 void fr_task_metrics_result(const struct fr_task_metrics *task, struct fr_task_result *out);
 /* One of its results, as an object; regression: with mse. */
 void fr_auc_result_json(const struct fr_auc_result *result, bool regression, struct fr_buffer *out);
-/* The task's object in /auc (DESIGN section 8); half_lives[i] names decayed[i]. */
+/* The task's object in /auc (docs/http.md, "/auc"); half_lives[i] names decayed[i]. */
 void fr_task_result_json(const struct fr_task_result *result, const char *const *half_lives, struct fr_buffer *out);
 void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_result *out);
 

@@ -57,9 +57,9 @@ FRESHET_API int freshet_reader_lookup(struct freshet_reader *reader, struct fres
  * E_NOT_READY; E_NOT_FOUND; E_INVALID when there is less room (*n is set); E_NO_MEMORY. */
 FRESHET_API int freshet_reader_keys(struct freshet_reader *reader, const char *table, uint64_t *keys, size_t *n);
 
-/* Raw id -> key in the table of a slot (DESIGN section 6). A text that is a 64-bit integer in
- * canonical form is that integer, unless the slot has `id: raw`. E_NOT_READY; E_NOT_FOUND: no such
- * slot, or it has no ids of its own (a dense slot, buckets, a cross). */
+/* Raw id -> key in the table of a slot (docs/formats/samples.md, "Ids and keys"). A text that is a
+ * 64-bit integer in canonical form is that integer, unless the slot has `id: raw`. E_NOT_READY;
+ * E_NOT_FOUND: no such slot, or it has no ids of its own (a dense slot, buckets, a cross). */
 FRESHET_API int freshet_reader_key(struct freshet_reader *reader, const char *slot, const char *id, size_t size,
                                    uint64_t *key);
 /* The same of an id that producers send as an integer; a negative one in two's complement. */

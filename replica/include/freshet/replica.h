@@ -6,9 +6,9 @@
  * each record of the topic:  freshet_replica_feed(r, partition, value, size, &event);
  * freshet_replica_score_json(r, line, strlen(line), scores, &n_samples);
  *
- * Rules (DESIGN section 7, "Replica rules"): an epoch is served only when every followed partition
- * has completed it, all at once; duplicates are dropped; every gap, second writer, bad crc and
- * unknown fingerprint is detected and reported, never applied.
+ * Rules (docs/formats/deltas.md, "Replica rules"): an epoch is served only when every followed
+ * partition has completed it, all at once; duplicates are dropped; every gap, second writer, bad
+ * crc and unknown fingerprint is detected and reported, never applied.
  *
  * Thread: the functions of this header are one thread's, the feeder's; those of readers are theirs.
  * Neither waits for the other. Owns: all memory behind the handle. Memory that is refused ends no
@@ -187,9 +187,9 @@ FRESHET_API uint32_t freshet_replica_part_dim(const struct freshet_replica *repl
 FRESHET_API int freshet_replica_row(const struct freshet_replica *replica, const char *table, const char *part,
                                     uint64_t key, float *values, uint32_t *dim);
 
-/* Writes the public dump (DESIGN section 9, `dump`): JSON Lines, tables by name, keys ascending,
- * then dense by name, then the closing line with the hash. `write` returns 0 to go on; `hash` may
- * be NULL. Errors: E_NOT_READY; E_NO_MEMORY; E_INVALID when `write` said so. */
+/* Writes the public dump (docs/commands.md, "freshet dump"): JSON Lines, tables by name, keys
+ * ascending, then dense by name, then the closing line with the hash. `write` returns 0 to go on;
+ * `hash` may be NULL. Errors: E_NOT_READY; E_NO_MEMORY; E_INVALID when `write` said so. */
 FRESHET_API int freshet_replica_dump(const struct freshet_replica *replica,
                                      int (*write)(void *self, const void *bytes, size_t size), void *self,
                                      uint64_t *hash);

@@ -1,4 +1,4 @@
-"""Records of the delta topic and of snapshots as dicts with NumPy arrays, read by the format alone (DESIGN section 7): no library, no replica rules."""
+"""Records of the delta topic and of snapshots as dicts with NumPy arrays, read by the format alone (docs/formats): no library, no replica rules."""
 from __future__ import annotations
 
 import hashlib
@@ -37,7 +37,7 @@ def read_values(kind: str, values: bytes, scale: Optional[bytes] = None, dim: in
 
 
 def read_record(value: bytes) -> Dict[str, Any]:
-    """One record as a dict, its crc checked: the keys of DESIGN section 7, with `keys` uint64 [r], `why` uint8 [r], `parts` (of rows: part -> float32 [r, dim]) and
+    """One record as a dict, its crc checked: the keys of docs/formats/deltas.md, with `keys` uint64 [r], `why` uint8 [r], `parts` (of rows: part -> float32 [r, dim]) and
     `values` (of dense: float32) in place of the packed columns. `cfg` stays text."""
     if len(value) < 9 or value[-9:-4] != CRC_TAIL:
         raise BadRecord("no crc at the end: not a delta record")

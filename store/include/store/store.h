@@ -1,7 +1,7 @@
 /* Tables of rows: entries, gate state, expiry, dirty tracking, cut, and what memory has no room for
- * (DESIGN section 5). The one rule: the newest image of a key leaves memory only when the epoch of
- * its last change <= folded; so a key without entry has its newest image in the cold store, or
- * none, and where a key is changes no number.
+ * (docs/architecture.md, "The store"). The one rule: the newest image of a key leaves memory only
+ * when the epoch of its last change <= folded; so a key without entry has its newest image in the
+ * cold store, or none, and where a key is changes no number.
  *
  * Entry: live (a row), pending (count and seen) or dead (its absence is not folded yet). Row
  * floats: all parts' values, then all parts' optimizer state (offsets fixed by the caller). Beside

@@ -1,5 +1,5 @@
 /* Records of a writer that knows more than ours: bf16 and i8 segments, `seen` and `st` of
- * export.state (DESIGN section 7). This version reads them and writes none. */
+ * export.state (docs/formats/deltas.md). This version reads them and writes none. */
 #include "case.h"
 
 #include <string.h>

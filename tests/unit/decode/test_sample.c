@@ -1,5 +1,5 @@
-/* What a valid sample means (DESIGN section 6, forms 1 and 3): values, labels, fields, defaults,
- * limits that cut instead of refusing. */
+/* What a valid sample means (docs/formats/samples.md, "The four forms"): values, labels, fields,
+ * defaults, limits that cut instead of refusing. */
 #include "fixture.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What DESIGN section 6 says about records as wholes: a refused one leaves no trace, in no form;
- * which ids are the same feature; numbers as f32. */
+/* What docs/formats/samples.md says about records as wholes: a refused one leaves no trace, in no
+ * form; which ids are the same feature; numbers as f32. */
 #include "fixture.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Snapshot directories of a history, written as the daemon's are (DESIGN section 7). */
+/* Snapshot directories of a history, written as the daemon's are (docs/formats/snapshots.md). */
 #ifndef REPLICA_SNAPSHOT_DIR_H
 #define REPLICA_SNAPSHOT_DIR_H
 

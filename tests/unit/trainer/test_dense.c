@@ -1,4 +1,4 @@
-/* When dense parameters and the model record are published: DESIGN section 7, rows "dense" and
+/* When dense parameters and the model record are published: docs/formats/deltas.md, "dense" and
  * "model". */
 #include "trainer_fixture.h"
 

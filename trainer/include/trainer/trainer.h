@@ -1,5 +1,5 @@
-/* The owner loop: plan, step, cut (DESIGN section 4). Owns store, graph, metric state, watermark
- * and, through a small function table, stream positions.
+/* The owner loop: plan, step, cut (docs/architecture.md, "One sample's life"). Owns store, graph,
+ * metric state, watermark and, through a small function table, stream positions.
  *
  * One call of fr_trainer_step makes a due cut, or trains one batch (plan, forward, metrics,
  * backward, update, positions), or waits for a batch. A cut is staged only between batches and

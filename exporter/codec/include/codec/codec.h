@@ -1,4 +1,4 @@
-/* Delta records (DESIGN section 7) as bytes: there is no Kafka and no journal here.
+/* Delta records (docs/formats/deltas.md) as bytes: there is no Kafka and no journal here.
  *
  * The writer turns the settings of a timeline and one epoch's public content into every partition's
  * records 0..n-1 and its commit. The same input gives the same bytes.

@@ -1,5 +1,5 @@
-/* The public dump (DESIGN section 9, `dump`): JSON Lines that two programs in two languages compare
- * byte by byte.
+/* The public dump (docs/commands.md, "freshet dump"): JSON Lines that two programs in two languages
+ * compare byte by byte.
  *
  *     {"table":"item","key":"17","parts":{"w":[0.5],"v":[1,2]}}   tables by name, keys ascending
  *     {"dense":"h/0/kernel","shape":[2,3],"values":[...]}          by name

@@ -1,4 +1,5 @@
-/* A snapshot directory (DESIGN section 7): MANIFEST.json as a struct, its files as records.
+/* A snapshot directory (docs/formats/snapshots.md): MANIFEST.json as a struct, its files as
+ * records.
  *
  * A file is a sequence of (u32 LE length, delta record). Records of a partition, in the order of
  * the manifest's files, are those of one epoch with `from` 1: pieces 0..n-1 and the commit. A

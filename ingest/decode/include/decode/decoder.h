@@ -1,5 +1,5 @@
-/* Turns the bytes of one record into samples that are appended to a batch (DESIGN section 6). There
- * is no Kafka here.
+/* Turns the bytes of one record into samples that are appended to a batch
+ * (docs/formats/samples.md). There is no Kafka here.
  *
  * A record is checked whole before any of it takes effect: fr_decode_record parses into the
  * decoder's own staging columns, and only a record without fault is appended.
@@ -108,7 +108,7 @@ uint32_t fr_decode_fit(const struct fr_decoder *decoder, uint32_t from, uint32_t
  * item 0. */
 void fr_decode_append(struct fr_decoder *decoder, uint32_t from, uint32_t count, struct fr_batch *batch);
 
-/* Id -> key (DESIGN section 6). */
+/* Id -> key (docs/formats/samples.md, "Ids and keys"). */
 uint64_t fr_key_integer(uint64_t v, uint64_t seed);
 uint64_t fr_key_string(const void *bytes, size_t size, uint64_t seed, bool id_raw);
 /* Takes a raw id as a user types it: a canonical decimal is the integer, unless the slot says

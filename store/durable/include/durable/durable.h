@@ -1,11 +1,11 @@
 /* The durable side of a state directory: lock, journal of epochs, high-water mark, fold into the
  * cold store (RocksDB), recovery. docs/formats/state.md has the layout of its files.
  *
- * Invariants (DESIGN section 5): an epoch is durable when its bytes are in the journal and the
- * HWM names it, both synced, in that order. Opening cuts off and syncs what lies beyond the HWM.
- * A fold is one RocksDB ingest of sorted files that end with a sentinel. fsync is never retried:
- * after FR_E_IO the object refuses everything (fail-stop). Journal files that are folded and
- * acknowledged are deleted, never the newest.
+ * Invariants (docs/architecture.md, "One epoch's life"): an epoch is durable when its bytes are in
+ * the journal and the HWM names it, both synced, in that order. Opening cuts off and syncs what
+ * lies beyond the HWM. A fold is one RocksDB ingest of sorted files that end with a sentinel. fsync
+ * is never retried: after FR_E_IO the object refuses everything (fail-stop). Journal files that are
+ * folded and acknowledged are deleted, never the newest.
  *
  * Thread: the durable thread appends, the fold thread folds, and restore comes before both
  * begin. Any thread may call read_epoch, digest, acknowledge, small files, status, fetch, scan

@@ -3,9 +3,9 @@
  *
  * An epoch is its number, timeline, salt, previous digest, key images (sorted by table, then by the
  * key's hash in the state's order, ascending: the bytes are a pure function of staged set and
- * salt), and named sections (sorted by name).
- * Its digest is SHA-256 over all its bytes, which hold the previous digest: a chain. docs/formats/state.md
- * has the layout, tests/golden/epoch.bin is a golden file.
+ * salt), and named sections (sorted by name). Its digest is SHA-256 over all its bytes, which hold
+ * the previous digest: a chain. docs/formats/state.md has the layout, tests/golden/epoch.bin is a
+ * golden file.
  *
  * A section is an absolute image. One that an epoch does not hold keeps the value the newest epoch
  * before gave it. Fold, recovery and tools go by that, so an epoch needs to carry what changed

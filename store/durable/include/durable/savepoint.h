@@ -6,7 +6,8 @@
  * synced, or not at all; what a crash leaves ends with ".part", and is removed when the state is
  * opened by a writer. `freshet state` and `freshet dump` read it like any state.
  *
- * A new state begins from a savepoint in a new timeline (DESIGN section 1), never in place. */
+ * A new state begins from a savepoint in a new timeline (docs/architecture.md, "Savepoint"), never
+ * in place. */
 #ifndef FR_DURABLE_SAVEPOINT_H
 #define FR_DURABLE_SAVEPOINT_H
 

@@ -3,9 +3,9 @@
  *
  * A sample's logit has the same bits alone and in any batch where ops->rows_independent (fr_ops_cpu
  * on processors with FMA). Else forward products run on exactly conf->chunk_rows rows, zero-padded,
- * and the bits depend on a sample's place in its chunk (P12, DESIGN section 10). With shared
- * columns the bits are the same too where dense layers read what is shared before the rest; else
- * the order of their sums differs (1e-6 of the logit).
+ * and the bits depend on a sample's place in its chunk (P12, docs/architecture.md, "Exactness").
+ * With shared columns the bits are the same too where dense layers read what is shared before the
+ * rest; else the order of their sums differs (1e-6 of the logit).
  *
  * Everything is split over the pool by fixed chunks and fixed blocks, and numbers do not depend on
  * its size. A row's gradients are summed in occurrence order (slot by slot, entry by entry), dense
