@@ -1,29 +1,15 @@
-/* Transforms of dense slots: how they are read and written, what they make of a number.
+/* Transforms of dense slots: how they are read and written, and how many numbers they make.
  *
  * A transform is a name, a map or a list of them, applied in order. log1p and clip come first, any
  * number of them; standardize or bucketize, if there, is last, because the network does it; a time
  * of day or of the week stands alone: what it gives is a point of the unit circle, and nothing
- * above would leave it there. The arithmetic is here, and not with who decodes, because the graph
- * must know what a missing value comes to. Times are computed in f64 before anything rounds them:
- * in f32 a Unix time has lost its seconds.
- *
- * Determinism: functions of the slot and the number. */
+ * above would leave it there. What becomes of a number: numerics/transform_values.h. */
 #include <float.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "base/math.h"
 #include "forms.h"
-
-/* below it a time is seconds, from it on ms (docs/formats/samples.md, "Corner cases") */
-static const double SECONDS_MAX = 1e11;
-/* the year 5138; beyond it are micro- or nanoseconds */
-static const double MILLISECONDS_MAX = 1e14;
-static const double DAY_S = 86400.0, WEEK_S = 604800.0;
-/* 1970-01-01 was a Thursday: the week began three days before */
-static const double MONDAY_S = 3.0 * 86400.0;
 
 /* ---- numbers ---- */
 
@@ -49,51 +35,6 @@ uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot)
 bool fr_conf_slot_keeps_missing(const struct fr_conf_slot *slot)
 {
     return slot->indicator || (slot->transform == FR_TRANSFORM_STANDARDIZE && !slot->has_default);
-}
-
-static bool phase(enum fr_transform kind, double time, float out[static 2])
-{
-    if (!(fabs(time) < MILLISECONDS_MAX))
-        return false;
-    double seconds = fabs(time) < SECONDS_MAX ? time : time / 1000.0;
-    double period = kind == FR_TRANSFORM_TIME_OF_DAY ? DAY_S : WEEK_S;
-    if (kind == FR_TRANSFORM_TIME_OF_WEEK)
-        seconds += MONDAY_S;
-    double turns = seconds / period;
-    fr_sincos_turns(turns - floor(turns), &out[0], &out[1]);
-    return true;
-}
-
-bool fr_conf_slot_steps(const struct fr_conf_slot *slot, double x, float out[static 2])
-{
-    if (is_time(slot))
-        return phase(slot->steps[0].kind, x, out);
-    float v = (float)x; /* rounded first, transformed then */
-    for (uint32_t i = 0; i < slot->n_steps; i++) {
-        const struct fr_conf_step *step = &slot->steps[i];
-        if (step->kind == FR_TRANSFORM_CLIP) {
-            v = v < step->low ? step->low : v > step->high ? step->high : v;
-        } else {
-            if (!(v > -1.0f))
-                return false;
-            v = fr_log1pf(v);
-        }
-    }
-    out[0] = v;
-    return isfinite(v);
-}
-
-void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2])
-{
-    out[0] = out[1] = 0.0f;
-    if (!slot->has_default && is_time(slot))
-        return;
-    if (!slot->has_default && slot->transform == FR_TRANSFORM_STANDARDIZE)
-        out[0] = NAN;
-    else if (!fr_conf_slot_steps(slot, (double)slot->default_value, out))
-        out[0] = NAN;
-    if (!is_time(slot))
-        out[1] = out[0];
 }
 
 /* ---- shown ---- */

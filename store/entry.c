@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "numerics/first_values.h"
 
 enum {
     DIRTY_CAPACITY_MIN = 64,
@@ -241,7 +242,7 @@ void fr_entry_init_rows(const struct fr_store *store, const struct fr_table *tab
         const struct fr_layout_part *part = &table->spec.layout.parts[p];
         at.index = part->value_offset;
         at.fan_in = at.fan_out = (double)part->dim;
-        fr_conf_first_rows(
+        fr_first_values_of_rows(
             &part->init, &at,
             &(struct fr_first_rows){.keys = keys, .rows = rows, .n_rows = n, .offset = part->value_offset}, part->dim);
         for (size_t r = 0; r < n; r++)

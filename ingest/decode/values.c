@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "numerics/transform_values.h"
 
 /* Squares of what standardize takes, summed over 10^7 samples, are far from the end of a double;
  * f32 holds them. */
@@ -231,7 +232,7 @@ static enum fr_status step_number(struct fr_decoder *d, uint32_t s, double x, fl
 {
     const struct fr_conf_slot *slot = &d->conf->slots[s];
     float image[2];
-    if (!fr_conf_slot_steps(slot, x, image))
+    if (!fr_transform_apply(slot, x, image))
         return no_image(d, slot, x);
     if (!(__builtin_fabsf(image[0]) <= d->staging.columns[s].bound))
         return too_large(d, s, image[0]);
@@ -565,7 +566,7 @@ void fr_decode_dense_init(struct fr_decoder *d)
             continue;
         column->bound = bound_of(d, s);
         column->plain = slot->n_steps == 0;
-        fr_conf_slot_missing(slot, column->missing);
+        fr_transform_missing(slot, column->missing);
         column->required = !__builtin_isfinite(column->missing[0]) &&
                            (slot->has_default || slot->transform != FR_TRANSFORM_STANDARDIZE);
         if (column->required)

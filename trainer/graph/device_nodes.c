@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "numerics/first_values.h"
+
 size_t fr_graph_device_workspace(const struct fr_graph *graph, const struct variant *v, const struct node *node)
 {
     uint32_t entries = fr_level_entries(graph, v->spaces[node->space].level);
@@ -66,7 +68,7 @@ const struct fr_device_part_init *fr_graph_device_row_parts(const struct fr_grap
                                                 .state_floats = part->state_floats,
                                                 .state_initial = part->state_initial,
                                                 .kind = part->init.kind};
-        parts[p].scale = fr_conf_init_scale(&part->init, (double)part->dim, (double)part->dim);
+        parts[p].scale = fr_first_scale(&part->init, (double)part->dim, (double)part->dim);
     }
     void *there = fr_graph_memory(graph, bytes);
     if (there)

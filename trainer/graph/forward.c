@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "numerics/transform_values.h"
 
 static void zero_padding(struct fr_view out, uint32_t width, struct rows r)
 {
@@ -69,7 +70,7 @@ static void forward_standardize(const struct fr_graph *graph, const struct node 
 {
     const struct fr_conf_slot *slot = &graph->conf->slots[node->slot];
     float missing[2];
-    fr_conf_slot_missing(slot, missing);
+    fr_transform_missing(slot, missing);
     FR_RUN(graph, standardize,
            &(struct fr_standardize){.m = m,
                                     .n = slot->dim,
@@ -92,7 +93,7 @@ static void forward_dense(const struct graph_run *run, const struct node *node, 
     struct fr_view in = {run->at_batch->columns[node->slot].dense + (size_t)c->first * numbers, numbers};
     struct fr_view out = fr_node_values(graph->variant, node, c->first);
     struct fr_fill_missing fill = {.m = c->entries, .n = numbers, .x = in, .y = out};
-    fr_conf_slot_missing(slot, fill.missing);
+    fr_transform_missing(slot, fill.missing);
     if (slot->transform == FR_TRANSFORM_BUCKETIZE)
         FR_RUN(graph, bucketize,
                &(struct fr_bucketize){c->entries, slot->dim, slot->n_boundaries,

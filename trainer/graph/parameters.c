@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "numerics/first_values.h"
 
 enum { ALIGNMENT = 64, STREAM_DENSE = 2 /* of base/random: dense parameters, keyed by name */ };
 
@@ -28,7 +29,7 @@ static void initialise(const struct fr_graph *graph, struct fr_parameter *p, con
                                       .key = fr_xxh3(p->name, strlen(p->name)),
                                       .fan_in = (double)fan_in,
                                       .fan_out = (double)p->shape[p->n_dims - 1]};
-    fr_conf_first_values(init, &at, p->values, p->n_values);
+    fr_first_values(init, &at, p->values, p->n_values);
 }
 
 static void fill(struct fr_parameter *p, float value)

@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numerics/transform_values.h"
+
 #define EFFECTIVE_COUNT_MAX 1e7
 #define DICE_KEEP 0.99
 /* Published variances are not smaller: a unit that is always off must not become a step. */
@@ -69,7 +71,7 @@ static void add_standard(struct fr_graph *graph, uint32_t slot, uint32_t mean)
     struct statistics *all = graph->statistics;
     struct standard *s = &all->standards[all->n_standards++];
     float missing[2];
-    fr_conf_slot_missing(&graph->conf->slots[slot], missing);
+    fr_transform_missing(&graph->conf->slots[slot], missing);
     *s = (struct standard){.slot = slot, .dim = graph->conf->slots[slot].dim, .mean = mean, .missing = missing[0]};
     s->moments = fr_alloc(2 * (size_t)s->dim, sizeof(*s->moments));
     s->staged = fr_alloc(2 * (size_t)s->dim, sizeof(*s->staged));

@@ -353,24 +353,6 @@ struct fr_conf {
 /* What an operation takes. */
 const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op);
 
-/* Where values stand, and the inputs and outputs of the map they belong to (of rows both the width
- * of their part). */
-struct fr_value_place {
-    uint64_t seed, stream, key, index; /* of base/random; index of the first value */
-    double fan_in, fan_out;
-};
-void fr_conf_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n);
-/* The same of several keys (at->key is not read), n values each, at rows[i] + offset. */
-struct fr_first_rows {
-    const uint64_t *keys;
-    float *const *rows;
-    size_t n_rows, offset;
-};
-void fr_conf_first_rows(const struct fr_conf_init *init, const struct fr_value_place *at,
-                        const struct fr_first_rows *rows, size_t n);
-/* Standard deviation, half the width of a uniform distribution, or the constant. */
-double fr_conf_init_scale(const struct fr_conf_init *init, double fan_in, double fan_out);
-
 /* What a reference reads: a vector [width], or a sequence [T, width]. */
 struct fr_conf_shape {
     uint32_t width;
@@ -395,12 +377,6 @@ uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot);
 /* Says whether missing values of a dense slot are NaN in the batch, because the network has to
  * know; else they are what the default comes to. */
 bool fr_conf_slot_keeps_missing(const struct fr_conf_slot *slot);
-/* Takes a number through the steps, to out[0], of a time to out[1] too. It is false when the number
- * has no image (log1p of x <= -1, a time that is neither seconds nor ms). */
-bool fr_conf_slot_steps(const struct fr_conf_slot *slot, double x, float out[static 2]);
-/* Gives what a missing value reads as, for even and odd numbers of an entry (only of a time they
- * differ). It is NaN behind standardize without a default, and where the default has no image. */
-void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2]);
 
 struct fr_conf_load_options {
     const char *path;        /* file, for messages; read by the loader when text is NULL */

@@ -17,6 +17,7 @@
 #include "batch/batch.h"
 #include "batch/rows.h"
 #include "durable/durable.h"
+#include "numerics/first_values.h"
 #include "policy/policy.h"
 
 enum { FR_SHARDS = 16 };

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/math.h"
+#include "numerics/transform_values.h"
 
 static const float *dense(const struct fixture *f, int slot)
 {
@@ -58,8 +59,8 @@ FR_CASE(times_keep_their_seconds_but_in_packed_columns)
     f->schema.slots[SLOT_BUCKET].sources[0] = SLOT_VEC; /* a time has no buckets */
     f->schema.slots[SLOT_VEC].dim = 1;
     fixture_renew(f);
-    assert_true(fr_conf_slot_steps(&f->schema.slots[SLOT_PRICE], second, want));
-    assert_true(fr_conf_slot_steps(&f->schema.slots[SLOT_PRICE], (double)(float)second, rounded));
+    assert_true(fr_transform_apply(&f->schema.slots[SLOT_PRICE], second, want));
+    assert_true(fr_transform_apply(&f->schema.slots[SLOT_PRICE], (double)(float)second, rounded));
     accept_json(f, "[{\"f\":{\"price\":1700000001},\"y\":{}},{\"f\":{\"price\":[1700000001000]},\"y\":{}},"
                    "{\"f\":{\"price\":1700000001.0},\"y\":{}},{\"f\":{},\"y\":{}}]");
     assert_int_equal(f->batch->columns[SLOT_PRICE].dim, 2);

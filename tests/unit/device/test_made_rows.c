@@ -39,7 +39,7 @@ static void begin_row(const struct fixture *fx, uint32_t t, uint64_t key, float 
                                           .index = part->value_offset,
                                           .fan_in = (double)part->dim,
                                           .fan_out = (double)part->dim};
-        fr_conf_first_values(&part->init, &at, row + part->value_offset, part->dim);
+        fr_first_values(&part->init, &at, row + part->value_offset, part->dim);
         for (uint32_t j = 0; j < part->state_floats; j++)
             row[part->state_offset + j] = part->state_initial;
     }

@@ -81,7 +81,7 @@ struct fr_device_long_keys {
 #define FR_DEVICE_SHORT UINT32_MAX
 #define FR_DEVICE_REACHED 0x80000000u
 
-/* First values of rows, by base/random_math.h: the bits that conf's fr_conf_first_values gives. */
+/* First values of rows, by base/random_math.h: the bits of numerics' fr_first_values. */
 struct fr_device_part_init {
     uint32_t value_offset, dim, state_offset, state_floats;
     float state_initial;

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "batch/batch.h"
 #include "batch/rows.h"
+#include "numerics/first_values.h"
 #include "ops/ops.h"
 
 /* All values first, then all optimizer state (fr_row_state_floats). */

@@ -1,14 +1,11 @@
-/* First values of weights, of layers and of tables' rows alike: a function of the initializer, the
- * fans and where the value stands (seed, stream, key, index), so that what a value begins as does
- * not depend on what else there is.
- *
- * Thread: any. */
+/* See numerics/first_values.h. */
+#include "numerics/first_values.h"
+
 #include <math.h>
 
 #include "base/random.h"
-#include "conf/conf.h"
 
-double fr_conf_init_scale(const struct fr_conf_init *init, double fan_in, double fan_out)
+double fr_first_scale(const struct fr_conf_init *init, double fan_in, double fan_out)
 {
     switch (init->kind) {
     case FR_INIT_DEFAULT:
@@ -57,10 +54,10 @@ static void draw_blocks(enum fr_init_kind kind, const struct fr_value_place *at,
     }
 }
 
-void fr_conf_first_rows(const struct fr_conf_init *init, const struct fr_value_place *at,
-                        const struct fr_first_rows *rows, size_t n)
+void fr_first_values_of_rows(const struct fr_conf_init *init, const struct fr_value_place *at,
+                             const struct fr_first_rows *rows, size_t n)
 {
-    double scale = fr_conf_init_scale(init, at->fan_in, at->fan_out);
+    double scale = fr_first_scale(init, at->fan_in, at->fan_out);
     struct fr_value_place place = *at;
     switch (init->kind) {
     case FR_INIT_ZEROS:
@@ -95,7 +92,7 @@ void fr_conf_first_rows(const struct fr_conf_init *init, const struct fr_value_p
     }
 }
 
-void fr_conf_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n)
+void fr_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n)
 {
-    fr_conf_first_rows(init, at, &(struct fr_first_rows){.keys = &at->key, .rows = &values, .n_rows = 1}, n);
+    fr_first_values_of_rows(init, at, &(struct fr_first_rows){.keys = &at->key, .rows = &values, .n_rows = 1}, n);
 }

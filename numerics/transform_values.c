@@ -1,0 +1,68 @@
+/* See numerics/transform_values.h. Times are computed in f64 before anything rounds them: in f32 a
+ * Unix time has lost its seconds.
+ *
+ * Determinism: functions of the slot and the number. */
+#include "numerics/transform_values.h"
+
+#include <math.h>
+
+#include "base/math.h"
+
+/* below it a time is seconds, from it on ms (docs/formats/samples.md, "Corner cases") */
+static const double SECONDS_MAX = 1e11;
+/* the year 5138; beyond it are micro- or nanoseconds */
+static const double MILLISECONDS_MAX = 1e14;
+static const double DAY_S = 86400.0, WEEK_S = 604800.0;
+/* 1970-01-01 was a Thursday: the week began three days before */
+static const double MONDAY_S = 3.0 * 86400.0;
+
+/* A time is two numbers, every other transform one. */
+static bool is_time(const struct fr_conf_slot *slot)
+{
+    return fr_conf_slot_numbers(slot) != slot->dim;
+}
+
+static bool phase(enum fr_transform kind, double time, float out[static 2])
+{
+    if (!(fabs(time) < MILLISECONDS_MAX))
+        return false;
+    double seconds = fabs(time) < SECONDS_MAX ? time : time / 1000.0;
+    double period = kind == FR_TRANSFORM_TIME_OF_DAY ? DAY_S : WEEK_S;
+    if (kind == FR_TRANSFORM_TIME_OF_WEEK)
+        seconds += MONDAY_S;
+    double turns = seconds / period;
+    fr_sincos_turns(turns - floor(turns), &out[0], &out[1]);
+    return true;
+}
+
+bool fr_transform_apply(const struct fr_conf_slot *slot, double x, float out[static 2])
+{
+    if (is_time(slot))
+        return phase(slot->steps[0].kind, x, out);
+    float v = (float)x; /* rounded first, transformed then */
+    for (uint32_t i = 0; i < slot->n_steps; i++) {
+        const struct fr_conf_step *step = &slot->steps[i];
+        if (step->kind == FR_TRANSFORM_CLIP) {
+            v = v < step->low ? step->low : v > step->high ? step->high : v;
+        } else {
+            if (!(v > -1.0f))
+                return false;
+            v = fr_log1pf(v);
+        }
+    }
+    out[0] = v;
+    return isfinite(v);
+}
+
+void fr_transform_missing(const struct fr_conf_slot *slot, float out[static 2])
+{
+    out[0] = out[1] = 0.0f;
+    if (!slot->has_default && is_time(slot))
+        return;
+    if (!slot->has_default && slot->transform == FR_TRANSFORM_STANDARDIZE)
+        out[0] = NAN;
+    else if (!fr_transform_apply(slot, (double)slot->default_value, out))
+        out[0] = NAN;
+    if (!is_time(slot))
+        out[1] = out[0];
+}
