@@ -20,7 +20,7 @@ import concurrent.futures
 from power_run import *  # noqa: E402,F403
 
 BEGIN = 0.8  # of the records: where the state lies at rest
-COPY_BYTES, COPY_DISTANCE = 128, 4096  # of the mark (docs/formats/state.md)
+MARK_BYTES = 8192  # of the file hwm (docs/formats/state.md)
 QUIET = ["savepoint.every=0s", "snapshot.every=0s"]
 EXACT, REFUSED = "exact", "refused"
 SOUND = {EXACT, REFUSED}
@@ -58,7 +58,7 @@ class Flips:
         at = int(BEGIN * len(run.records))
         disk.until(at)
         # At rest is after a sync of the mark: before it the journal may hold an epoch that only the rule of the lost copy counts.
-        while run.records[at - 1][0] != "E" or len(getattr(disk.nodes[run.records[at - 1][1]], "data", b"")) != COPY_DISTANCE + COPY_BYTES:
+        while run.records[at - 1][0] != "E" or len(getattr(disk.nodes[run.records[at - 1][1]], "data", b"")) != MARK_BYTES:
             at += 1
             disk.until(at)
         disk.image(self.base, "all", None)
