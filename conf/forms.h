@@ -17,7 +17,7 @@
     FR_READ(name);                                                                                                     \
     FR_SHOW(name)
 
-/* sections.c */
+/* option_forms.c */
 FR_FORM(version);
 FR_READ(model);
 FR_FORM(key_seed);
@@ -34,12 +34,12 @@ FR_FORM(half_lives);
 /* update_rules.c */
 FR_FORM(optimizer);
 FR_FORM(init);
-/* model.c: what is to do after one part, table or slot, and after all slots */
+/* tables_slots.c: what is to do after one part, table or slot, and after all slots */
 FR_READ(part);
 FR_READ(table);
 FR_READ(slot);
 FR_READ(slots);
-/* transforms.c, computed.c */
+/* transforms.c, computed_slots.c */
 FR_FORM(transform);
 FR_FORM(buckets);
 FR_FORM(cross);

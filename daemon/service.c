@@ -150,7 +150,7 @@ static void recovery_progress(void *self, uint64_t done, uint64_t total)
 }
 
 /* Newest epochs that publisher and fold find in memory: as much as an epoch may be, within reason
- * (trainer/memory.c expects that). */
+ * (trainer/memory_limit.c expects that). */
 static uint64_t epoch_keep_bytes(const struct fr_conf *conf)
 {
     uint64_t most = 64 << 20;

@@ -7,9 +7,9 @@
  * else is read. Rejected: reading them from the log again (retention may have taken them, a gzip
  * file is read from its beginning), and holding on to librdkafka's messages (letters.c).
  *
- * Invariant: while they take effect no stream is halted (identity.c), so none of them is forgotten
- * then, and the pending record may point into the first one. Limit: FR_HELD_BYTES_MAX, or one
- * event. Lockstep holds none: its batches are a function of the log.
+ * Invariant: while they take effect no stream is halted (log_identity.c), so none of them is
+ * forgotten then, and the pending record may point into the first one. Limit: FR_HELD_BYTES_MAX, or
+ * one event. Lockstep holds none: its batches are a function of the log.
  *
  * Owner: ingest thread. */
 #include "internal.h"

@@ -250,7 +250,7 @@ struct fr_ingest {
     struct fr_ingest_shared shared;
 };
 
-/* check.c */
+/* open_streams.c */
 enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err) FR_MUST_CHECK;
 void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why);
@@ -306,7 +306,7 @@ enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_s
 enum fr_status fr_streams_look_at_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
                                              bool anchored, struct fr_err *err) FR_MUST_CHECK;
 
-/* identity.c */
+/* log_identity.c */
 /* Contact was lost, and nothing may take effect before the log is known to be the same: asks about
  * all partitions that are read. `again`: what was fetched is dropped. */
 enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct fr_err *err) FR_MUST_CHECK;

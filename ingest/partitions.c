@@ -5,10 +5,10 @@
  * timestamp and CRC32C that were noted (the fingerprint): same name and a plausible offset do not
  * prove the same log, a topic may have been deleted and created again. librdkafka 2.0.2 checks
  * neither (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the
- * start, whenever reading a partition broke, and while it is read (identity.c). A partition that
- * begins after records which it did not deliver takes the fingerprint of the last of these. Losses
- * and a log created again go by `on_loss`; another cluster always stops. All partitions are asked
- * for together, and each is judged by itself: one that cannot be asked waits alone.
+ * start, whenever reading a partition broke, and while it is read (log_identity.c). A partition
+ * that begins after records which it did not deliver takes the fingerprint of the last of these.
+ * Losses and a log created again go by `on_loss`; another cluster always stops. All partitions are
+ * asked for together, and each is judged by itself: one that cannot be asked waits alone.
  *
  * Owner: ingest thread. It does not wait between tries (the caller backs off). */
 #include "internal.h"

@@ -12,7 +12,7 @@
  * bytes besides the oldest epoch's own; nothing of a record is used before its crc fits.
  *
  * Owner: one thread. It does not read Kafka, files or clocks. */
-#include "snapshot.h"
+#include "load_snapshot.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -96,7 +96,7 @@ struct freshet_replica {
     _Atomic uint64_t newest_epoch; /* of the records so far */
     struct freshet_replica_info info;
     int stopped; /* a status that stays */
-    /* The epoch after which a gap was taken back (snapshot.c); 0: none. */
+    /* The epoch after which a gap was taken back (load_snapshot.c); 0: none. */
     uint64_t taken_back;
     char stop_problem[256];
 };

@@ -5,8 +5,8 @@
  * Invariant: positions, gate counts and values of a batch change between the same two cuts. Owner
  * thread only.
  *
- * Not here: one try at a batch (attempt.c), staging (cut.c), recovery (restore.c), what others see
- * (status.c).
+ * Not here: one try at a batch (attempt.c), staging (cut_epoch.c), recovery (restore_state.c), what
+ * others see (trainer_status.c).
  *
  * Beside step(k) the next batch is looked at when rows are in the cold store alone (lookout.c);
  * beside a device's it is planned (ahead.c, docs/architecture.md, "Planning beside a device"). */

@@ -1,5 +1,6 @@
 /* The trainer's inside, shared by trainer.c (loop), attempt.c, ahead.c, quarantine.c, lookout.c,
- * memory.c, measure.c, tasks.c, cut.c (staging), restore.c and status.c. */
+ * memory_limit.c, measure.c, silent_tasks.c, cut_epoch.c (staging), restore_state.c and
+ * trainer_status.c. */
 #ifndef FR_TRAINER_PRIVATE_H
 #define FR_TRAINER_PRIVATE_H
 
@@ -74,7 +75,7 @@ struct fr_ahead {
     uint64_t dirty_before; /* of the open epoch */
 };
 
-/* Of memory_limit (memory.c), in bytes. */
+/* Of memory_limit (memory_limit.c), in bytes. */
 struct fr_memory {
     uint64_t measured_ns;
     uint64_t others; /* what is not the store's, as it counts against the share */
@@ -143,7 +144,7 @@ struct fr_trainer {
     struct fr_trainer_status status;
 };
 
-/* cut.c: the newest cut's parameters are published or not. */
+/* cut_epoch.c: the newest cut's parameters are published or not. */
 void fr_trainer_note_dense(struct fr_trainer *trainer);
 
 /* measure.c */
@@ -186,17 +187,17 @@ bool fr_trainer_take_ahead(struct fr_trainer *trainer, const struct fr_batch *ba
 void fr_trainer_drop_ahead(struct fr_trainer *trainer);
 /* fr_store_dirty_bytes, without what a plan ahead changed. */
 uint64_t fr_trainer_dirty_bytes(const struct fr_trainer *trainer);
-/* memory.c */
+/* memory_limit.c */
 /* At most ten times a second: what the store may take. */
 void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns);
 /* Between batches: lets clean rows leave. true: reading waits, for the reason in text. */
 bool fr_trainer_waits_for_memory(struct fr_trainer *trainer, char *text, size_t size);
-/* tasks.c */
+/* silent_tasks.c */
 void fr_trainer_tasks_init(struct fr_trainer *trainer);
 /* After fr_graph_train of a batch that was finite. */
 void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *batch);
 void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
-/* cut.c */
+/* cut_epoch.c */
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
 int fr_trainer_epoch_wanted(const struct fr_trainer *trainer); /* enum fr_epoch_wanted */
 /* Whether one is after the batch at hand. */
@@ -210,7 +211,7 @@ void fr_trainer_measure_batch(struct fr_trainer *trainer);
 /* After what changed the open epoch. */
 void fr_trainer_measure_produced(struct fr_trainer *trainer);
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;
-/* status.c */
+/* trainer_status.c */
 void fr_trainer_publish_status(struct fr_trainer *trainer);
 /* attempt.c */
 /* Key plane, value plane and measurement of these samples. FR_E_NONFINITE: refused; nothing but the

@@ -21,7 +21,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
-#include "values.h"
+#include "value_columns.h"
 
 enum {
     ENVELOPE_FIELDS = 11,

@@ -2,9 +2,9 @@
  *
  * decoder.c: the record and arrays. reasons.c: reasons. forms.c: samples, groups. envelope.c: their
  * keys. unknown.c: what nobody reads. block.c, packed.c: blocks. values.c: slot -> value.
- * computed.c: slots computed from others. fields.c: y, w, u, t, s, p of a sample. labels.c: derived
- * labels and roles. Every part reads from the one cursor and writes into the staging; the first
- * fault ends the record.
+ * compute_ids.c: slots computed from others. fields.c: y, w, u, t, s, p of a sample. labels.c:
+ * derived labels and roles. Every part reads from the one cursor and writes into the staging; the
+ * first fault ends the record.
  *
  * Owner: the thread that decodes. */
 #ifndef FR_DECODE_PARSE_H
@@ -268,7 +268,7 @@ enum fr_status fr_decode_id_weight(struct fr_decoder *d, float weight) __attribu
 enum fr_status fr_decode_check_mean(struct fr_decoder *d, uint32_t slot, const struct fr_stage_part *part,
                                     uint32_t entry);
 
-/* ---- computed.c ---- */
+/* ---- compute_ids.c ---- */
 
 void fr_decode_computed_init(struct fr_decoder *d);
 /* Slots that are computed from others, for the whole staged record. */

@@ -34,7 +34,7 @@ BUGS = {
          "    enum fr_status status = fr_publisher_step(service->publisher, 20, err);\n"),
     ], r"epoch \d+ is on the delta topic, the last durable one is \d+"),
     "resumes at offset + 1": ([
-        ("ingest/check.c", "        .next = p.offset,\n", "        .next = p.offset < 0 ? p.offset : p.offset + 1,\n"),
+        ("ingest/open_streams.c", "        .next = p.offset,\n", "        .next = p.offset < 0 ? p.offset : p.offset + 1,\n"),
     ], r"delta records are not those of the uninterrupted run|private hash|not counted once"),
 }
 

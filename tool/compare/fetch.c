@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "compare/document.h"
+#include "compare/auc_document.h"
 
 enum { BODY_MAX = 16 << 20, TIMEOUT_S = 5, HOST_MAX = 256, PATH_MAX_BYTES = 1024 };
 

@@ -1,5 +1,6 @@
 /* What the learning half of the graph shares: optimizers, state, statistics, losses and the step.
- * Private to parameters.c, optimizers.c, state.c, statistics.c, loss.c, pairs.c and update.c. */
+ * Private to parameters.c, optimizers.c, optimizer_state.c, statistics.c, loss.c, ranking_pairs.c
+ * and update.c. */
 #ifndef FR_GRAPH_LEARNING_H
 #define FR_GRAPH_LEARNING_H
 
@@ -39,13 +40,13 @@ const float *fr_graph_weights_of(const struct graph_run *run, const struct fr_co
 /* The weights where operations read them. */
 const float *fr_graph_at_weights(const struct graph_run *run, const struct fr_conf_task *task);
 
-/* ---- state.c ---- */
+/* ---- optimizer_state.c ---- */
 
 /* After a step: notes which parameters it moved (fr_parameter.changes); statistics and priors note
  * their own. */
 void fr_graph_note_step(struct fr_graph *graph);
 
-/* ---- pairs.c ---- */
+/* ---- ranking_pairs.c ---- */
 
 /* What task t, pairwise, compares in this batch: marked in sample_losses; pairs of all groups,
  * beyond the bound too. */

@@ -261,7 +261,7 @@ struct table_sources {
 };
 
 /* A sum of pooled rows, perhaps with their interaction by pairs, that nothing else reads
- * (sums.c). */
+ * (pooled_sums.c). */
 struct row_sums {
     uint32_t add;  /* node; its arguments are the leaves */
     int32_t pairs; /* likewise, or FR_NO_INDEX */
@@ -318,7 +318,7 @@ struct prior {
     uint64_t samples;
 };
 
-/* What a pairwise task compares in this batch; see pairs.c. Of other tasks NULL. */
+/* What a pairwise task compares in this batch; see ranking_pairs.c. Of other tasks NULL. */
 struct pair_group {
     /* samples that stand in a pair: all that are trained, labelled and of weight > 0, or 0 */
     uint32_t n;
@@ -480,7 +480,7 @@ struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *s
 /* Numbers of the loss sets of a variant's nodes; new sets are added. Not when scoring only. */
 void fr_graph_settle_sets(struct fr_graph *graph, struct variant *v);
 void fr_graph_free_variant(const struct fr_graph *graph, struct variant *variant);
-/* sums.c: finds those of a compiled variant. */
+/* pooled_sums.c: finds those of a compiled variant. */
 void fr_graph_find_sums(const struct fr_graph *graph, struct variant *v);
 void fr_graph_free_sums(struct variant *v);
 

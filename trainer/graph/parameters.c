@@ -7,7 +7,7 @@
  * Default: uniform +-1/sqrt(fan_in) for kernel and bias, fan_in being the inputs of the map (a
  * gru's: its units, all four alike, as PyTorch). An initializer of layer or network: kernels by it,
  * with the fans of the kernel's shape, and biases 0. Owner thread: the graph's. Does not: learn
- * (optimizers.c, state.c). */
+ * (optimizers.c, optimizer_state.c). */
 #include "learning.h"
 
 #include <stdio.h>

@@ -133,7 +133,7 @@ static inline float *const *fr_served_rows(const struct fr_table_rows *table)
     return table->served ? table->served : table->rows;
 }
 
-/* sums.c. The sums that are active and that the node is part of; NULL. */
+/* pooled_sums.c. The sums that are active and that the node is part of; NULL. */
 static inline const struct row_sums *fr_sums_of(const struct variant *v, const struct node *node)
 {
     const struct row_sums *sums = node->sums == FR_NO_INDEX ? NULL : &v->sums[node->sums];

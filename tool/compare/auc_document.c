@@ -2,7 +2,7 @@
  * over; what is null is NaN. It does not compare.
  *
  * Thread: any, no state. */
-#include "compare/document.h"
+#include "compare/auc_document.h"
 
 #include <math.h>
 #include <stdlib.h>

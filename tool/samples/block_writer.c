@@ -1,6 +1,6 @@
-/* See block.h. Values are kept in the form of the transcoder's MessagePack and turned into text
- * only where JSON is asked for, so that there is one way in and two ways out. */
-#include "samples/block.h"
+/* See block_writer.h. Values are kept in the form of the transcoder's MessagePack and turned into
+ * text only where JSON is asked for, so that there is one way in and two ways out. */
+#include "samples/block_writer.h"
 
 #include <inttypes.h>
 #include <msgpack.h>

@@ -21,7 +21,7 @@
 #include "samples/attainable.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "samples/block.h"
+#include "samples/block_writer.h"
 #include "input.h"
 #include "samples/producer.h"
 #include "samples/synthetic.h"

@@ -5,7 +5,7 @@
  * is damaged anywhere changes nothing. Memory is that of the rows, and one record.
  *
  * Owner: the feeder. It does not write snapshots. */
-#include "snapshot.h"
+#include "load_snapshot.h"
 
 #include <inttypes.h>
 #include <limits.h>

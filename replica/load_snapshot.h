@@ -1,6 +1,6 @@
 /* Loading a snapshot, when asked and when the chain broke. Thread: the feeder's. */
-#ifndef FR_REPLICA_SNAPSHOT_H
-#define FR_REPLICA_SNAPSHOT_H
+#ifndef FR_REPLICA_LOAD_SNAPSHOT_H
+#define FR_REPLICA_LOAD_SNAPSHOT_H
 
 #include "replica_internal.h"
 

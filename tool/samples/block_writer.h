@@ -7,8 +7,8 @@
  * with `p` do not go into a block. Owns its columns; memory is kept from block to block.
  *
  * Thread: the caller's. */
-#ifndef FR_TOOL_BLOCK_H
-#define FR_TOOL_BLOCK_H
+#ifndef FR_TOOL_BLOCK_WRITER_H
+#define FR_TOOL_BLOCK_WRITER_H
 
 #include "samples/transcode.h"
 

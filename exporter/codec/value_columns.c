@@ -3,7 +3,7 @@
  * Rows lie anywhere in an epoch, so they are fetched ahead, and short ones are converted together.
  *
  * Thread: any, no state. It writes no heads of MessagePack (write.c). */
-#include "values.h"
+#include "value_columns.h"
 
 enum { ROWS_AHEAD = 16, LINE = 64, TOGETHER_BYTES = 4096 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "compare/document.h"
+#include "compare/auc_document.h"
 #include "output.h"
 #include "tool.h"
 

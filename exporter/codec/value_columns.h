@@ -1,6 +1,6 @@
 /* Values of rows and parameters as columns of a record; private to the writer. */
-#ifndef FR_CODEC_VALUES_H
-#define FR_CODEC_VALUES_H
+#ifndef FR_CODEC_VALUE_COLUMNS_H
+#define FR_CODEC_VALUE_COLUMNS_H
 
 #include "codec/codec.h"
 
