@@ -38,7 +38,7 @@ BUGS = {
     "rows are scattered before they were sent": (
         "device_rows.c", [("device_rows.c", "    if (any)\n        fr_graph_device_send(device);\n", "    (void)any;\n")], "unit_device_networks", r"FAILED|exit -11"),
     "a row that is made anew stays what the card has of its key": (
-        "device_rows.c", [("device_rows.c", "if (absent || (is_made(rows, u) && !row->first))", "if (absent)")], "unit_device_made_rows", r"other bits"),
+        "device_rows.c", [("device_rows.c", "if (absent || (fr_graph_device_is_made(rows, u) && !place->first))", "if (absent)")], "unit_device_made_rows", r"other bits"),
     "all parts of a row begin with the first one's numbers": (
         "rows.cu", [("rows.cu", "first_value(&part, start, part.value_offset + j)", "first_value(&part, start, j)")], "unit_device_made_rows", r"other bits"),
     "the next batch is written over the one that the step reads": (
@@ -47,6 +47,15 @@ BUGS = {
     "a batch that was sent ahead is taken for another": (
         "device_step.c", [("device_step.c", "next->of_batch == run->batch && next->of_rows == run->rows;", "next->of_batch != NULL;")],
         "unit_trainer_ahead", r"FAILED|exit -11"),
+    "what tasks list is joined as if the parts before were full": (
+        "device_index.c", [("device_index.c", "        list->n += list->counts[part];\n", "        list->n += part + 1 < fr_blocks_of(n_keys, PART_KEYS) ? PART_KEYS : list->counts[part];\n")],
+        "unit_device_index", r"FAILED"),
+    "a row that the next batch uses makes room for another of it": (
+        "device_rows.c", [("device_rows.c", "turn != device->now->turn && turn != device->next->turn", "turn != device->now->turn")], "unit_device_networks", r"FAILED"),
+    "a search ends at a hole that an erased row left": (
+        "device_index.c", [("device_index.c", "        cache->index[hole] = cache->index[at];\n        hole = at;\n", "")], "unit_device_index", r"FAILED"),
+    "rows that found room at the batch's turn keep the addresses that were sent ahead": (
+        "device_rows.c", [("device_rows.c", "        plan->sent = false;\n", "")], "unit_device_networks", r"FAILED"),
     "a graph keeps the arguments of the step it was made of": (
         "recording.cu", [("recording.cu", "        memcpy(argument, fr_device_recorded_call(now, wanted), wanted->call_bytes);\n", "")], "unit_device_networks", r"FAILED"),
     "a wait is missing: the answer is read before it came": (

@@ -23,6 +23,7 @@ enum {
     ARENA_BYTES_MAX = 256 << 20, /* of the first size */
     ID_BYTES = 48,               /* what an id takes in it */
     PUSHED_FLOATS = 1 << 14,     /* larger parameters are copied alone */
+    GROUP_BYTES = 256 << 10,     /* that a task of the pool copies */
 };
 
 static void keep(struct graph_device *device, enum fr_status status, const char *text)
@@ -113,6 +114,7 @@ static bool add_block(struct graph_device *device, size_t bytes)
 void fr_graph_device_begin_arena(struct graph_device *device, struct arena *arena)
 {
     device->arena = arena;
+    device->n_copies = device->n_copy_groups = device->group_bytes = 0;
     arena->failed = false;
     size_t bytes = 0;
     for (uint32_t i = 0; i < arena->n; i++) {
@@ -154,9 +156,56 @@ const void *fr_graph_device_put(struct graph_device *device, const void *array, 
     return there;
 }
 
+/* ---- copies into it ---- */
+
+static void begin_group(struct graph_device *device)
+{
+    if (device->n_copy_groups == device->capacity_copy_groups) {
+        device->capacity_copy_groups = device->capacity_copy_groups ? 2 * device->capacity_copy_groups : 64;
+        device->copy_groups =
+            fr_realloc(device->copy_groups, device->capacity_copy_groups, sizeof(*device->copy_groups));
+    }
+    device->copy_groups[device->n_copy_groups++] = device->n_copies;
+    device->group_bytes = 0;
+}
+
+void fr_graph_device_copy_later(struct graph_device *device, void *to, const void *from, size_t bytes)
+{
+    for (size_t at = 0, n; at < bytes; at += n) {
+        if (device->n_copies == 0 || device->group_bytes == GROUP_BYTES)
+            begin_group(device);
+        n = bytes - at < GROUP_BYTES - device->group_bytes ? bytes - at : GROUP_BYTES - device->group_bytes;
+        if (device->n_copies == device->capacity_copies) {
+            device->capacity_copies = device->capacity_copies ? 2 * device->capacity_copies : 256;
+            device->copies = fr_realloc(device->copies, device->capacity_copies, sizeof(*device->copies));
+        }
+        device->copies[device->n_copies++] = (struct arena_copy){(uint8_t *)to + at, (const uint8_t *)from + at, n};
+        device->group_bytes += n;
+    }
+}
+
+const void *fr_graph_device_put_later(struct graph_device *device, const void *array, size_t bytes)
+{
+    void *host, *there = fr_graph_device_room(device, bytes, &host);
+    if (host)
+        fr_graph_device_copy_later(device, host, array, bytes);
+    return there;
+}
+
+static void copy_group(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    const struct graph_device *device = context;
+    size_t end = index + 1 < device->n_copy_groups ? device->copy_groups[index + 1] : device->n_copies;
+    for (size_t i = device->copy_groups[index]; i < end; i++)
+        memcpy(device->copies[i].to, device->copies[i].from, device->copies[i].bytes);
+}
+
 void fr_graph_device_send(struct graph_device *device)
 {
     bool any = false;
+    fr_graph_run_tasks(device->graph, device->n_copy_groups, copy_group, device);
+    device->n_copies = device->n_copy_groups = 0;
     for (uint32_t i = 0; i < device->arena->n; i++) {
         struct arena_block *block = &device->arena->blocks[i];
         if (block->used > block->sent) {
@@ -310,6 +359,7 @@ enum fr_status fr_graph_settle(struct fr_graph *graph, struct fr_err *err)
 struct graph_device *fr_graph_device_new(struct fr_graph *graph, const struct fr_graph_device *options)
 {
     struct graph_device *device = fr_alloc(1, sizeof(*device));
+    device->graph = graph;
     device->api = options->api;
     device->ops = options->api->ops;
     device->queue = options->queue;
@@ -337,9 +387,22 @@ struct graph_device *fr_graph_device_new(struct fr_graph *graph, const struct fr
     return device;
 }
 
+static void free_plan(struct device_plan *plan)
+{
+    free(plan->numbers);
+    free(plan->rows);
+    free(plan->served);
+    free(plan->listed.of);
+    free(plan->listed.counts);
+    free(plan->longs.of);
+    free(plan->longs.counts);
+}
+
 static void free_arrival(struct graph_device *device, struct arrival *arrival)
 {
     release_blocks(device, &arrival->arena);
+    for (uint32_t t = 0; t < device->graph->conf->n_tables; t++)
+        free_plan(&arrival->plans[t]);
     free(arrival->arena.blocks);
     free(arrival->plans);
     free(arrival->columns);
@@ -367,6 +430,8 @@ void fr_graph_device_free(struct fr_graph *graph)
     device->api->release(device->queue, device->step_counts);
     device->api->release(device->queue, device->factors);
     device->api->release(device->queue, device->squares);
+    free(device->copies);
+    free(device->copy_groups);
     free(device->arriving);
     free(device->first_places);
     free(device->states_before);

@@ -47,7 +47,7 @@ struct arena {
     bool optional, failed; /* no room in it is no error now; there was none */
 };
 
-/* Rows of one table on the device, by key; see device_rows.c. */
+/* Rows of one table on the device, by key; see device_rows.c. A row has a number. */
 struct row_cache {
     uint32_t floats; /* of a row */
     uint32_t n_parts;
@@ -56,24 +56,40 @@ struct row_cache {
     uint32_t n, capacity;                    /* rows, and room in chunks */
     uint32_t n_chunks, capacity_chunks, hand;
     float **chunks;          /* device */
-    struct cached_row *rows; /* [capacity] */
-    uint32_t *index;         /* [1 << log2_index] number + 1; 0: none */
+    uint64_t *keys;          /* [capacity] */
+    bool *dirty;             /* [capacity] newer than the store's */
+    struct row_place *index; /* [1 << log2_index] */
     uint32_t log2_index;
-    uint32_t *dirty; /* numbers that may be */
-    size_t n_dirty, capacity_dirty;
-    uint32_t *numbers; /* of the batch's unique keys */
-    size_t capacity_numbers;
+    uint32_t *changed; /* numbers of rows that may be dirty */
+    size_t n_changed, capacity_changed;
 };
-struct cached_row {
+#define FR_NO_ROW UINT32_MAX
+/* All that a look-up of a key reads and writes. */
+struct row_place {
     uint64_t key;
-    uint64_t used; /* batch, or one more: it was brought for the next */
-    bool dirty;    /* newer than the store's */
-    bool first;    /* it has first values, for the next batch that makes it */
+    uint32_t number : 31; /* + 1; 0: no row is here */
+    uint32_t first : 1;   /* the row has first values, for the next batch that makes it */
+    uint32_t turn;        /* of the arrival that used the row last */
 };
 
-/* Of a table, besides its rows: where the device has them. */
+/* Some of a table's unique keys, ascending. */
+struct key_list {
+    uint32_t *of;
+    uint32_t *counts; /* of the parts it was joined from */
+    uint32_t n;
+};
+
+/* Of a table of an arrival, besides its rows: where the device has them. */
 struct device_plan {
     struct fr_device_long_keys keys;
+    /* [unique keys] */
+    uint32_t *numbers;      /* of rows; FR_NO_ROW */
+    float **rows, **served; /* their addresses, as in fr_table_rows */
+    struct key_list listed; /* whose rows are absent, made, or have first values */
+    struct key_list longs;  /* with more than a block of occurrences */
+    size_t capacity;        /* of these */
+    uint32_t first_part;    /* of all tables' parts (device_index.c) */
+    bool sent;              /* rows and served are in the arena as they are */
 };
 
 /* A batch as the device has it, in an arena of its own. */
@@ -81,6 +97,7 @@ struct arrival {
     struct arena arena;
     const struct fr_batch *of_batch; /* sent ahead; NULL: it was not */
     const struct fr_rows *of_rows;
+    uint32_t turn; /* marks the rows it uses; 0: they may go */
     /* with pointers of the device */
     struct fr_batch batch;
     struct fr_column *columns; /* its own */
@@ -101,7 +118,15 @@ struct row_arrivals {
     struct fr_device_row_init made;
 };
 
+/* From the host to an arena's pinned memory. */
+struct arena_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
 struct graph_device {
+    const struct fr_graph *graph;
     const struct fr_device_api *api;
     const struct fr_device_ops *ops; /* the api's */
     struct fr_device_queue *queue;
@@ -114,9 +139,14 @@ struct graph_device {
 
     struct arrival arrivals[FR_ARRIVALS];
     struct arrival *now, *next;
-    struct arena *arena; /* that is filled: of one of them */
-    size_t arena_bytes;  /* of its first block */
-    uint64_t sends;      /* so far */
+    struct arena *arena;       /* that is filled: of one of them */
+    size_t arena_bytes;        /* of its first block */
+    uint64_t sends;            /* so far */
+    struct arena_copy *copies; /* to do before the arena is sent */
+    size_t n_copies, capacity_copies;
+    size_t *copy_groups; /* a task's first copy */
+    size_t n_copy_groups, capacity_copy_groups;
+    size_t group_bytes; /* of the last group */
     uint8_t *trained;
     uint32_t *step_counts; /* [capacity_counts] */
     uint32_t capacity_counts;
@@ -132,7 +162,7 @@ struct graph_device {
     double *squares;                       /* [parameters] */
 
     struct row_cache *tables;        /* [tables] */
-    uint64_t batches;                /* even */
+    uint32_t turn;                   /* the last arrival's */
     size_t row_bytes, row_bytes_max; /* of all chunks */
     fr_graph_row_of *row_of;
     void *row_of_self;
@@ -166,6 +196,10 @@ void *fr_graph_device_room(struct graph_device *device, size_t bytes, void **hos
 /* The last room's end: what is behind it is given back. */
 void fr_graph_device_trim(struct graph_device *device, const void *host_end);
 const void *fr_graph_device_put(struct graph_device *device, const void *array, size_t bytes);
+/* The same for arrays that stay as they are until the arena is sent: only then are they copied, by
+ * the pool. */
+void fr_graph_device_copy_later(struct graph_device *device, void *to, const void *from, size_t bytes);
+const void *fr_graph_device_put_later(struct graph_device *device, const void *array, size_t bytes);
 void fr_graph_device_send(struct graph_device *device);
 /* An arena that nothing on its way reads is empty again. */
 void fr_graph_device_begin_arena(struct graph_device *device, struct arena *arena);
@@ -180,6 +214,36 @@ void fr_graph_device_turn_to(const struct fr_graph *graph, const struct node *no
 uint32_t *fr_graph_device_bits(struct graph_device *device, enum fr_device_word word);
 double *fr_graph_device_sum(struct graph_device *device, uint32_t loss);
 double *fr_graph_device_pair_sum(struct graph_device *device, uint32_t task, uint32_t group);
+
+/* device_index.c: the place of a key's row, NULL: the device does not have it; places hold until
+ * the next insertion. A row that is inserted is clean. */
+struct row_place *fr_graph_device_find_row(const struct row_cache *cache, uint64_t key);
+void fr_graph_device_insert_row(struct row_cache *cache, uint64_t key, uint32_t number, uint32_t turn);
+void fr_graph_device_erase_row(struct row_cache *cache, uint64_t key);
+/* Fills the plans of an arrival that has its turn: numbers, addresses, lists. */
+void fr_graph_device_find_keys(const struct fr_graph *graph, struct arrival *arrival, const struct fr_rows *rows);
+/* Its rows are newer than the store's. */
+void fr_graph_device_mark_rows(const struct fr_graph *graph, struct arrival *arrival, const struct fr_rows *rows);
+
+static inline float *fr_graph_device_row_at(const struct row_cache *cache, uint32_t number)
+{
+    size_t at = number & (((uint32_t)1 << cache->log2_chunk) - 1);
+    return cache->chunks[number >> cache->log2_chunk] + at * cache->floats;
+}
+
+/* This very batch made the row. */
+static inline bool fr_graph_device_is_made(const struct fr_table_rows *rows, uint32_t u)
+{
+    return rows->rows[u] && rows->served && !rows->served[u];
+}
+
+static inline void fr_graph_device_set_address(const struct row_cache *cache, struct device_plan *plan,
+                                               const struct fr_table_rows *rows, uint32_t u)
+{
+    uint32_t number = plan->numbers[u];
+    plan->rows[u] = number == FR_NO_ROW ? NULL : fr_graph_device_row_at(cache, number);
+    plan->served[u] = fr_graph_device_is_made(rows, u) ? NULL : plan->rows[u];
+}
 
 /* device_batch.c: a batch and its plan's lists; what the variant adds; what trains. */
 void fr_graph_device_take_batch(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch,

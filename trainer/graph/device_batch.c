@@ -14,8 +14,15 @@ static const void *put(struct graph_device *device, const void *array, size_t n,
     return array ? fr_graph_device_put(device, array, n * size) : NULL;
 }
 #define PUT(device, array, n) put(device, array, n, sizeof(*(array)))
+
+/* What stays as it is until the arena is sent. */
+static const void *put_later(struct graph_device *device, const void *array, size_t n, size_t size)
+{
+    return array ? fr_graph_device_put_later(device, array, n * size) : NULL;
+}
+#define PUT_LATER(device, array, n) put_later(device, array, n, sizeof(*(array)))
 /* The batch's own arrays are not const; operations only read them. */
-#define PUT_FIELD(device, to, from, field, n) (to).field = (void *)(uintptr_t)PUT(device, (from)->field, n)
+#define PUT_FIELD(device, to, from, field, n) (to).field = (void *)(uintptr_t)PUT_LATER(device, (from)->field, n)
 
 /* ---- the batch ---- */
 
@@ -42,26 +49,29 @@ static void take_weights(const struct fr_graph *graph, struct arrival *to, const
     if (!host)
         return;
     bool scaled = graph->conf->ingest.sampling == FR_SAMPLING_ALL && batch->keep;
-    for (uint32_t l = 0; l < batch->n_labels; l++)
-        for (uint32_t i = 0; i < batch->n_samples; i++) {
-            size_t at = (size_t)l * batch->capacity_samples + i;
-            ((float *)host)[at] = scaled ? batch->weights[at] / batch->keep[i] : batch->weights[at];
-        }
+    for (uint32_t l = 0; l < batch->n_labels; l++) {
+        const float *from = batch->weights + (size_t)l * batch->capacity_samples;
+        float *there = (float *)host + (size_t)l * batch->capacity_samples;
+        if (!scaled)
+            fr_graph_device_copy_later(graph->device, there, from, batch->n_samples * sizeof(float));
+        for (uint32_t i = 0; i < batch->n_samples && scaled; i++)
+            there[i] = from[i] / batch->keep[i];
+    }
 }
 
 /* ---- keys ---- */
 
 /* Keys with more than one block of occurrences, and room for their blocks' sums. */
 static struct fr_device_long_keys take_long_keys(const struct fr_graph *graph, const struct fr_table_rows *rows,
-                                                 uint32_t t)
+                                                 const struct key_list *longs, uint32_t t)
 {
     struct graph_device *device = graph->device;
     struct fr_device_long_keys keys = {0};
     uint32_t dims = 0, at = 0;
     void *unique, *begin, *first, *none;
-    for (uint32_t u = 0; u < rows->n_unique; u++) {
-        uint32_t n = rows->occ_begin[u + 1] - rows->occ_begin[u];
-        keys.n_blocks += n > FR_OCCURRENCE_BLOCK ? fr_blocks_of(n, FR_OCCURRENCE_BLOCK) : 0;
+    for (uint32_t i = 0; i < longs->n; i++) {
+        uint32_t u = longs->of[i];
+        keys.n_blocks += fr_blocks_of(rows->occ_begin[u + 1] - rows->occ_begin[u], FR_OCCURRENCE_BLOCK);
     }
     if (keys.n_blocks == 0)
         return keys;
@@ -75,16 +85,18 @@ static struct fr_device_long_keys take_long_keys(const struct fr_graph *graph, c
         fr_graph_device_room(device, (size_t)keys.n_blocks * graph->layouts[t].n_parts * sizeof(uint32_t), &none);
     if (!unique || !begin || !first || !none)
         return (struct fr_device_long_keys){0};
-    for (uint32_t u = 0; u < rows->n_unique; u++) {
-        bool is_long = rows->occ_begin[u + 1] - rows->occ_begin[u] > FR_OCCURRENCE_BLOCK;
-        ((uint32_t *)first)[u] = is_long ? at : FR_DEVICE_SHORT;
-        for (uint32_t o = rows->occ_begin[u]; o < rows->occ_begin[u + 1] && is_long; o += FR_OCCURRENCE_BLOCK) {
+    memset(first, UINT8_MAX, rows->n_unique * sizeof(uint32_t));
+    for (uint32_t i = 0; i < longs->n; i++) {
+        uint32_t u = longs->of[i];
+        ((uint32_t *)first)[u] = at;
+        for (uint32_t o = rows->occ_begin[u]; o < rows->occ_begin[u + 1]; o += FR_OCCURRENCE_BLOCK) {
             ((uint32_t *)unique)[at] = u;
             ((uint32_t *)begin)[at++] = o;
         }
     }
     return keys;
 }
+_Static_assert(FR_DEVICE_SHORT == UINT32_MAX, "bytes of 255");
 
 static void take_keys(const struct fr_graph *graph, struct arrival *arrival, const struct fr_table_rows *from,
                       uint32_t t)
@@ -97,7 +109,6 @@ static void take_keys(const struct fr_graph *graph, struct arrival *arrival, con
     PUT_FIELD(device, *to, from, occ_begin, (size_t)from->n_unique + 1);
     PUT_FIELD(device, *to, from, occ, from->n_occurrences);
     PUT_FIELD(device, *to, from, occ_from, from->n_occurrences);
-    arrival->plans[t].keys = take_long_keys(graph, from, t);
 }
 
 /* ---- steps ---- */
@@ -127,9 +138,9 @@ void fr_graph_device_take_steps(struct graph_run *run)
     for (uint32_t s = SPACE_GROUPS + 1; s < v->n_spaces; s++) {
         struct space *space = &v->spaces[s];
         size_t entries = fr_level_entries(graph, space->level);
-        space->at_begin = PUT(device, space->begin, entries + 1);
-        space->at_masked = (uint8_t *)(uintptr_t)PUT(device, space->masked, space->rows);
-        space->at_source = space->from == FR_NO_INDEX ? NULL : PUT(device, space->source, space->rows);
+        space->at_begin = PUT_LATER(device, space->begin, entries + 1);
+        space->at_masked = (uint8_t *)(uintptr_t)PUT_LATER(device, space->masked, space->rows);
+        space->at_source = space->from == FR_NO_INDEX ? NULL : PUT_LATER(device, space->source, space->rows);
     }
 }
 
@@ -149,6 +160,14 @@ void fr_graph_device_take_batch(const struct fr_graph *graph, struct arrival *to
     to->rows.n_slots = rows->n_slots;
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         take_keys(graph, to, &rows->tables[t], t);
+    if (++device->turn == 0) /* no arrival's */
+        device->turn++;
+    to->turn = device->turn;
+    fr_graph_device_find_keys(graph, to, rows);
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
+        to->plans[t].keys = take_long_keys(graph, &rows->tables[t], &to->plans[t].longs, t);
+        to->plans[t].sent = false;
+    }
 }
 
 /* ---- what trains ---- */

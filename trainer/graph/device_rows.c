@@ -11,6 +11,10 @@
  * nobody has to be asked for; they are scattered behind the step. So where a row is changes no
  * number.
  *
+ * The keys of a batch are looked up once, by the pool (device_index.c): beside the step before it,
+ * if the batch was brought. No row comes or goes between that and the batch's turn, so then only
+ * keys are left whose rows found no room, or were made.
+ *
  * The store may drop or move a row meanwhile: it is found again by its key, and one that is gone is
  * not brought back. What left the store's memory was clean, so the device's copy, if it is still
  * there when the key returns, has the same bits.
@@ -23,79 +27,17 @@
 
 enum {
     CHUNK_BYTES = 4 << 20,
-    INDEX_LOG2_MIN = 10,
     STAGING_BYTES = 8 << 20, /* of rows that go back, at least one; more go in turns */
     AHEAD_BYTES = 64 << 20,  /* of rows sent beside a step; others wait for their batch */
 };
-#define NO_ROW UINT32_MAX
-
-/* ---- by key ---- */
-
-static uint32_t home_of(const struct row_cache *cache, uint64_t key)
-{
-    return (uint32_t)((key * 0x9e3779b97f4a7c15ull) >> (64 - cache->log2_index));
-}
-
-static uint32_t next_place(const struct row_cache *cache, uint32_t place)
-{
-    return (place + 1) & (uint32_t)(((uint64_t)1 << cache->log2_index) - 1);
-}
-
-static void insert(struct row_cache *cache, uint64_t key, uint32_t number)
-{
-    uint32_t place = home_of(cache, key);
-    while (cache->index[place] != 0)
-        place = next_place(cache, place);
-    cache->index[place] = number + 1;
-}
-
-static uint32_t find(const struct row_cache *cache, uint64_t key)
-{
-    if (!cache->index)
-        return NO_ROW;
-    for (uint32_t place = home_of(cache, key); cache->index[place] != 0; place = next_place(cache, place))
-        if (cache->rows[cache->index[place] - 1].key == key)
-            return cache->index[place] - 1;
-    return NO_ROW;
-}
-
-/* What follows moves up, so that no search ends too early. */
-static void erase(struct row_cache *cache, uint32_t number)
-{
-    uint32_t mask = (uint32_t)(((uint64_t)1 << cache->log2_index) - 1), hole = home_of(cache, cache->rows[number].key);
-    while (cache->index[hole] != number + 1)
-        hole = next_place(cache, hole);
-    for (uint32_t place = next_place(cache, hole); cache->index[place] != 0; place = next_place(cache, place)) {
-        uint32_t home = home_of(cache, cache->rows[cache->index[place] - 1].key);
-        if (((place - home) & mask) < ((place - hole) & mask))
-            continue;
-        cache->index[hole] = cache->index[place];
-        hole = place;
-    }
-    cache->index[hole] = 0;
-}
-
-static void grow_index(struct row_cache *cache)
-{
-    cache->log2_index = cache->log2_index ? cache->log2_index + 1 : INDEX_LOG2_MIN;
-    free(cache->index);
-    cache->index = fr_alloc((size_t)1 << cache->log2_index, sizeof(*cache->index));
-    for (uint32_t i = 0; i < cache->n; i++)
-        insert(cache, cache->rows[i].key, i);
-}
 
 /* ---- memory ---- */
-
-static float *row_at(const struct row_cache *cache, uint32_t number)
-{
-    size_t at = number & (((uint32_t)1 << cache->log2_chunk) - 1);
-    return cache->chunks[number >> cache->log2_chunk] + at * cache->floats;
-}
 
 static bool add_chunk(struct graph_device *device, struct row_cache *cache)
 {
     size_t bytes = ((size_t)cache->floats * sizeof(float)) << cache->log2_chunk;
-    if (device->row_bytes_max - device->row_bytes < bytes)
+    if (device->row_bytes_max - device->row_bytes < bytes ||
+        cache->n_chunks >= (uint32_t)FR_DEVICE_ROWS_MAX >> cache->log2_chunk)
         return false;
     float *chunk = device->api->alloc(device->queue, bytes);
     if (!chunk)
@@ -106,7 +48,8 @@ static bool add_chunk(struct graph_device *device, struct row_cache *cache)
     }
     cache->chunks[cache->n_chunks++] = chunk;
     cache->capacity = cache->n_chunks << cache->log2_chunk;
-    cache->rows = fr_realloc(cache->rows, cache->capacity, sizeof(*cache->rows));
+    cache->keys = fr_realloc(cache->keys, cache->capacity, sizeof(*cache->keys));
+    cache->dirty = fr_realloc(cache->dirty, cache->capacity, sizeof(*cache->dirty));
     device->row_bytes += bytes;
     return true;
 }
@@ -210,7 +153,7 @@ static void add_arriving(struct graph_device *device, uint32_t t, const struct a
         return;
     }
     host->sent[calls->sent.n] = row.device;
-    memcpy(host->values + calls->sent.n++ * row_bytes, row.host, row_bytes);
+    fr_graph_device_copy_later(device, host->values + calls->sent.n++ * row_bytes, row.host, row_bytes);
 }
 
 /* All of all tables. What was started before does not see them. */
@@ -232,82 +175,67 @@ static void start_arriving(struct graph_device *device, uint32_t n_tables)
 
 /* ---- room for a row ---- */
 
-/* The next row that neither this batch uses nor, where one is being brought, the next; NO_ROW: they
- * use all. */
+/* The next row that neither this batch uses nor, where one is being brought, the next; FR_NO_ROW:
+ * they use all. */
 static uint32_t next_victim(const struct graph_device *device, struct row_cache *cache)
 {
     for (uint32_t tries = 0; tries < cache->n; tries++) {
         uint32_t at = cache->hand;
         cache->hand = at + 1 < cache->n ? at + 1 : 0;
-        if (cache->rows[at].used < device->batches)
+        uint32_t turn = fr_graph_device_find_row(cache, cache->keys[at])->turn;
+        if (turn != device->now->turn && turn != device->next->turn)
             return at;
     }
-    return NO_ROW;
-}
-
-static void mark_dirty(struct row_cache *cache, uint32_t number)
-{
-    if (cache->rows[number].dirty)
-        return;
-    cache->rows[number].dirty = true;
-    if (cache->n_dirty == cache->capacity_dirty) {
-        cache->capacity_dirty = cache->capacity_dirty ? 2 * cache->capacity_dirty : 1024;
-        cache->dirty = fr_realloc(cache->dirty, cache->capacity_dirty, sizeof(*cache->dirty));
-    }
-    cache->dirty[cache->n_dirty++] = number;
+    return FR_NO_ROW;
 }
 
 static enum fr_status bring_back(struct graph_device *device, uint32_t t)
 {
     struct row_cache *cache = &device->tables[t];
-    for (size_t i = 0; i < cache->n_dirty; i++) {
-        struct cached_row *row = &cache->rows[cache->dirty[i]];
+    for (size_t i = 0; i < cache->n_changed; i++) {
+        uint32_t number = cache->changed[i];
         /* listed twice, or no longer newer: made again since */
-        float *host = row->dirty ? device->row_of(device->row_of_self, t, row->key) : NULL;
+        float *host = cache->dirty[number] ? device->row_of(device->row_of_self, t, cache->keys[number]) : NULL;
         if (host)
-            note_move(device, (struct row_move){.device = row_at(cache, cache->dirty[i]), .host = host});
-        row->dirty = false;
+            note_move(device, (struct row_move){.device = fr_graph_device_row_at(cache, number), .host = host});
+        cache->dirty[number] = false;
     }
-    cache->n_dirty = 0;
+    cache->n_changed = 0;
     return move_back(device, cache->floats);
 }
 
-/* A number that no row had yet; false: there is no room for one more. */
-static bool take_new(struct graph_device *device, struct row_cache *cache, uint64_t key, uint32_t *number)
+/* A number that no row had yet, for a key of the arrival; false: there is no room for one more. */
+static bool take_new(struct graph_device *device, const struct arrival *arrival, struct row_cache *cache, uint64_t key,
+                     uint32_t *number)
 {
     if (cache->n == cache->capacity && !add_chunk(device, cache))
         return false;
     *number = cache->n++;
-    cache->rows[*number] = (struct cached_row){.key = key};
-    if (!cache->index || 3 * (uint64_t)cache->n > (uint64_t)2 << cache->log2_index)
-        grow_index(cache); /* with this one */
-    else
-        insert(cache, key, *number);
+    fr_graph_device_insert_row(cache, key, *number, arrival->turn);
     return true;
 }
 
-static void take_over(struct row_cache *cache, uint32_t victim, uint64_t key)
+static void take_over(const struct arrival *arrival, struct row_cache *cache, uint32_t victim, uint64_t key)
 {
-    erase(cache, victim);
-    cache->rows[victim] = (struct cached_row){.key = key};
-    insert(cache, key, victim);
+    fr_graph_device_erase_row(cache, cache->keys[victim]);
+    fr_graph_device_insert_row(cache, key, victim, arrival->turn);
 }
 
 /* A number for a key that has none. */
 static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_t key, uint32_t *number)
 {
     struct row_cache *cache = &device->tables[t];
-    if (take_new(device, cache, key, number))
+    if (take_new(device, device->now, cache, key, number))
         return FR_OK;
     uint32_t victim = next_victim(device, cache);
-    if (victim == NO_ROW) {
+    if (victim == FR_NO_ROW) {
         fr_graph_device_fail(
             device, FR_E_NO_MEMORY,
             "the rows of one batch do not fit into gpu_memory_limit, or the device's memory: raise the "
             "limit or make ingest.batch_size smaller");
         return device->status;
     }
-    if (cache->rows[victim].dirty) { /* all at once: the next victims are clean then */
+    if (cache->dirty[victim]) { /* all at once: the next victims are clean then */
         size_t pending = device->n_moves;
         struct row_move *kept = fr_alloc(pending ? pending : 1, sizeof(*kept));
         if (pending)
@@ -320,63 +248,34 @@ static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_
         if (status != FR_OK)
             return status;
     }
-    take_over(cache, victim, key);
+    take_over(device->now, cache, victim, key);
     *number = victim;
     return FR_OK;
 }
 
 /* ---- a batch ---- */
 
-static bool is_made(const struct fr_table_rows *rows, uint32_t u)
-{
-    return rows->rows[u] && rows->served && !rows->served[u];
-}
-
 /* It gets its first values on the device. */
 static bool begins_there(const struct row_cache *cache, const struct fr_table_rows *rows, uint32_t u)
 {
-    return cache->parts && is_made(rows, u);
+    return cache->parts && fr_graph_device_is_made(rows, u);
 }
 
 static struct row_move move_to(const struct row_cache *cache, uint32_t number, const struct fr_table_rows *rows,
                                uint32_t u)
 {
     float *host = begins_there(cache, rows, u) ? NULL : rows->rows[u];
-    return (struct row_move){row_at(cache, number), host, rows->keys[u]};
+    return (struct row_move){fr_graph_device_row_at(cache, number), host, rows->keys[u]};
 }
 
-/* Numbers of those that are there: they must not make room for others. What the device has of a
- * row that was made anew is no longer true. */
-static void find_present(const struct graph_device *device, struct row_cache *cache, const struct fr_table_rows *rows)
+/* Where the rows are, as far as they have their place. */
+static void put_addresses(struct graph_device *device, struct arrival *arrival, uint32_t t, uint32_t n_unique)
 {
-    if (rows->n_unique > cache->capacity_numbers) {
-        cache->capacity_numbers = rows->n_unique + rows->n_unique / 2;
-        cache->numbers = fr_realloc(cache->numbers, cache->capacity_numbers, sizeof(*cache->numbers));
-    }
-    for (uint32_t u = 0; u < rows->n_unique; u++) {
-        uint32_t number = cache->numbers[u] = rows->rows[u] ? find(cache, rows->keys[u]) : NO_ROW;
-        if (number == NO_ROW)
-            continue;
-        cache->rows[number].used = device->batches;
-        cache->rows[number].dirty &= !is_made(rows, u);
-    }
-}
-
-/* Where the rows are, once all have their place: what is in the arena is sent when rows move. */
-static enum fr_status put_addresses(struct graph_device *device, const struct row_cache *cache,
-                                    const struct fr_table_rows *rows, struct fr_table_rows *out)
-{
-    void *at_rows, *at_served;
-    out->rows = fr_graph_device_room(device, rows->n_unique * sizeof(float *), &at_rows);
-    out->served = fr_graph_device_room(device, rows->n_unique * sizeof(float *), &at_served);
-    if (!at_rows || !at_served)
-        return device->status;
-    for (uint32_t u = 0; u < rows->n_unique; u++) {
-        float *there = rows->rows[u] ? row_at(cache, cache->numbers[u]) : NULL;
-        ((float **)at_rows)[u] = there;
-        ((float **)at_served)[u] = is_made(rows, u) ? NULL : there;
-    }
-    return FR_OK;
+    struct device_plan *plan = &arrival->plans[t];
+    struct fr_table_rows *out = &arrival->rows.tables[t];
+    out->rows = (float **)(uintptr_t)fr_graph_device_put_later(device, plan->rows, n_unique * sizeof(float *));
+    out->served = (float **)(uintptr_t)fr_graph_device_put_later(device, plan->served, n_unique * sizeof(float *));
+    plan->sent = true;
 }
 
 static enum fr_status take_moves(struct graph_device *device, uint32_t t)
@@ -394,30 +293,45 @@ static enum fr_status take_moves(struct graph_device *device, uint32_t t)
     return FR_OK;
 }
 
+/* One of those that want more than their number. */
+static enum fr_status take_key(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, uint32_t u)
+{
+    struct row_cache *cache = &device->tables[t];
+    struct device_plan *plan = &device->now->plans[t];
+    bool absent = plan->numbers[u] == FR_NO_ROW;
+    if (absent) {
+        enum fr_status status = make_room(device, t, rows->keys[u], &plan->numbers[u]);
+        if (status != FR_OK)
+            return status;
+        fr_graph_device_set_address(cache, plan, rows, u);
+        plan->sent = false;
+    }
+    struct row_place *place = fr_graph_device_find_row(cache, rows->keys[u]);
+    if (absent || (fr_graph_device_is_made(rows, u) && !place->first))
+        note_move(device, move_to(cache, plan->numbers[u], rows, u));
+    place->first = false;
+    return FR_OK;
+}
+
 static enum fr_status take_table(struct graph_run *run, uint32_t t)
 {
     struct graph_device *device = run->graph->device;
-    struct row_cache *cache = &device->tables[t];
+    const struct row_cache *cache = &device->tables[t];
     const struct fr_table_rows *rows = &run->rows->tables[t];
+    const struct device_plan *plan = &device->now->plans[t];
+    const struct key_list *listed = &plan->listed;
     enum fr_status status = FR_OK;
-    find_present(device, cache, rows);
-    for (uint32_t u = 0; u < rows->n_unique && status == FR_OK; u++) {
-        bool absent = cache->numbers[u] == NO_ROW;
-        if (!rows->rows[u])
-            continue;
-        if (absent)
-            status = make_room(device, t, rows->keys[u], &cache->numbers[u]);
-        if (status != FR_OK)
-            break;
-        struct cached_row *row = &cache->rows[cache->numbers[u]];
-        if (absent || (is_made(rows, u) && !row->first))
-            note_move(device, move_to(cache, cache->numbers[u], rows, u));
-        row->used = device->batches;
-        row->first = false;
-    }
+    /* what the device has of a row that was made anew is no longer true */
+    for (uint32_t i = 0; i < listed->n; i++)
+        if (plan->numbers[listed->of[i]] != FR_NO_ROW && fr_graph_device_is_made(rows, listed->of[i]))
+            cache->dirty[plan->numbers[listed->of[i]]] = false;
+    for (uint32_t i = 0; i < listed->n && status == FR_OK; i++)
+        status = take_key(device, t, rows, listed->of[i]);
     if (status == FR_OK)
         status = take_moves(device, t);
-    return status == FR_OK ? put_addresses(device, cache, rows, &device->now->rows.tables[t]) : status;
+    if (status == FR_OK && !plan->sent)
+        put_addresses(device, device->now, t, rows->n_unique);
+    return status == FR_OK ? device->status : status;
 }
 
 static void open_table(const struct fr_graph *graph, uint32_t t)
@@ -441,7 +355,6 @@ enum fr_status fr_graph_device_take_rows(struct graph_run *run)
     const struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
     enum fr_status status = FR_OK;
-    device->batches += 2; /* the number between is of rows brought for a batch that may not come */
     for (uint32_t t = 0; t < graph->conf->n_tables && status == FR_OK; t++) {
         if (device->tables[t].floats == 0)
             open_table(graph, t);
@@ -457,57 +370,73 @@ enum fr_status fr_graph_device_take_rows(struct graph_run *run)
 /* Without asking for a row that is newer than the store's. */
 static bool take_room_ahead(struct graph_device *device, struct row_cache *cache, uint64_t key, uint32_t *number)
 {
-    if (take_new(device, cache, key, number))
+    if (take_new(device, device->next, cache, key, number))
         return true;
     uint32_t victim = next_victim(device, cache);
-    if (victim == NO_ROW || cache->rows[victim].dirty)
+    if (victim == FR_NO_ROW || cache->dirty[victim])
         return false;
-    take_over(cache, victim, key);
+    take_over(device->next, cache, victim, key);
     *number = victim;
     return true;
 }
 
-/* How many of the rows a table lacks; what it has stays. */
-static struct arriving_counts keep_present(const struct graph_device *device, struct row_cache *cache,
+/* How many of the rows a table lacks. */
+static struct arriving_counts count_absent(const struct row_cache *cache, const struct device_plan *plan,
                                            const struct fr_table_rows *rows)
 {
     struct arriving_counts absent = {0};
-    for (uint32_t u = 0; u < rows->n_unique; u++) {
-        uint32_t number = rows->rows[u] ? find(cache, rows->keys[u]) : NO_ROW;
-        if (number != NO_ROW)
-            cache->rows[number].used = device->batches + 1;
-        if (rows->rows[u] && number == NO_ROW)
-            *(begins_there(cache, rows, u) ? &absent.made : &absent.sent) += 1;
-    }
+    for (uint32_t i = 0; i < plan->listed.n; i++)
+        if (plan->numbers[plan->listed.of[i]] == FR_NO_ROW)
+            *(begins_there(cache, rows, plan->listed.of[i]) ? &absent.made : &absent.sent) += 1;
     return absent;
 }
 
-/* What a table lacks, as far as there is room. A row that the batch makes has its first values
- * there then; one of a key that the device has already comes with the batch, for the batch before
- * may still be refused. */
-static void bring_table(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, size_t *bytes)
+/* False: there is no more room. */
+static bool bring_row(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, uint32_t u,
+                      const struct arriving *host)
 {
     struct row_cache *cache = &device->tables[t];
+    struct device_plan *plan = &device->next->plans[t];
+    uint32_t number;
+    if (!take_room_ahead(device, cache, rows->keys[u], &number))
+        return false;
+    fr_graph_device_find_row(cache, rows->keys[u])->first = fr_graph_device_is_made(rows, u);
+    add_arriving(device, t, host, move_to(cache, number, rows, u));
+    plan->numbers[u] = number;
+    fr_graph_device_set_address(cache, plan, rows, u);
+    return true;
+}
+
+/* What a table lacks, as far as there is room; what it has stays. A row that the batch makes has
+ * its first values there then; one of a key that the device has already comes with the batch, for
+ * the batch before may still be refused. */
+static void bring_table(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, size_t *bytes)
+{
+    const struct row_cache *cache = &device->tables[t];
     const struct row_arrivals *calls = &device->arriving[t];
+    struct device_plan *plan = &device->next->plans[t];
+    struct key_list *listed = &plan->listed;
     size_t row_bytes = cache->floats * sizeof(float);
     struct arriving host;
     if (row_bytes == 0) /* no batch came so far */
         return;
-    struct arriving_counts n = keep_present(device, cache, rows);
+    struct arriving_counts n = count_absent(cache, plan, rows);
     size_t most = *bytes / (row_bytes + sizeof(float *));
     n.sent = n.sent < most ? n.sent : most;
     if (n.sent + n.made == 0 || !begin_arriving(device, t, n, &host))
         return;
-    for (uint32_t u = 0, number; u < rows->n_unique; u++) {
+    uint32_t kept = 0;
+    bool room = true;
+    for (uint32_t i = 0; i < listed->n; i++) {
+        uint32_t u = listed->of[i];
         bool full = calls->sent.n == n.sent && !begins_there(cache, rows, u);
-        if (!rows->rows[u] || full || find(cache, rows->keys[u]) != NO_ROW)
-            continue;
-        if (!take_room_ahead(device, cache, rows->keys[u], &number))
-            break;
-        cache->rows[number].used = device->batches + 1;
-        cache->rows[number].first = is_made(rows, u);
-        add_arriving(device, t, &host, move_to(cache, number, rows, u));
+        bool brought = false;
+        if (plan->numbers[u] == FR_NO_ROW && !full && room)
+            brought = room = bring_row(device, t, rows, u, &host);
+        if (!brought || fr_graph_device_is_made(rows, u)) /* it wants more when the batch comes */
+            listed->of[kept++] = u;
     }
+    listed->n = kept;
     fr_graph_device_trim(device, host.values + calls->sent.n * row_bytes);
     *bytes -= n.sent * (row_bytes + sizeof(float *));
     device->brought += calls->sent.n + calls->made.n;
@@ -525,6 +454,8 @@ void fr_graph_bring(struct fr_graph *graph, const struct fr_batch *batch, const 
     fr_graph_device_take_batch(graph, next, batch, rows);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         bring_table(device, t, &rows->tables[t], &bytes);
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
+        put_addresses(device, next, t, rows->tables[t].n_unique);
     fr_graph_device_send(device);
     start_arriving(device, graph->conf->n_tables);
     next->of_batch = next->arena.failed ? NULL : batch; /* then it comes at its turn */
@@ -540,14 +471,7 @@ uint64_t fr_graph_rows_brought(const struct fr_graph *graph)
 
 void fr_graph_device_trained_rows(const struct graph_run *run)
 {
-    struct graph_device *device = run->graph->device;
-    for (uint32_t t = 0; t < run->graph->conf->n_tables; t++) {
-        struct row_cache *cache = &device->tables[t];
-        const struct fr_table_rows *rows = &run->rows->tables[t];
-        for (uint32_t u = 0; u < rows->n_unique; u++)
-            if (rows->rows[u])
-                mark_dirty(cache, cache->numbers[u]);
-    }
+    fr_graph_device_mark_rows(run->graph, run->graph->device->now, run->rows);
 }
 
 enum fr_status fr_graph_device_settle_rows(struct graph_device *device, uint32_t n_tables)
@@ -567,9 +491,9 @@ void fr_graph_device_free_rows(struct graph_device *device, uint32_t n_tables)
             device->api->release(device->queue, cache->chunks[c]);
         device->api->release(device->queue, (void *)(uintptr_t)cache->parts);
         free(cache->chunks);
-        free(cache->rows);
+        free(cache->keys);
         free(cache->dirty);
-        free(cache->numbers);
+        free(cache->changed);
         free(cache->index);
     }
     device->api->release_pinned(device->queue, device->staging);

@@ -100,14 +100,16 @@ static void begin_arrival(struct graph_run *run)
     struct arrival *next = device->next;
     bool there = next->of_batch == run->batch && next->of_rows == run->rows;
     next->of_batch = NULL;
-    if (!there) {
-        fr_graph_device_begin_arena(device, &device->now->arena);
-        fr_graph_device_take_batch(run->graph, device->now, run->batch, run->rows);
-        return;
+    if (there) {
+        device->next = device->now;
+        device->now = next;
+        device->arena = &next->arena;
     }
-    device->next = device->now;
-    device->now = next;
-    device->arena = &next->arena;
+    device->next->turn = 0;
+    if (there)
+        return;
+    fr_graph_device_begin_arena(device, &device->now->arena);
+    fr_graph_device_take_batch(run->graph, device->now, run->batch, run->rows);
 }
 
 void fr_graph_device_forward(struct graph_run *run)
