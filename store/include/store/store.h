@@ -16,6 +16,7 @@
 #include "base/pool.h"
 #include "batch/batch.h"
 #include "batch/rows.h"
+#include "conf/conf.h"
 #include "durable/durable.h"
 #include "numerics/first_values.h"
 #include "policy/policy.h"

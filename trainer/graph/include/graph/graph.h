@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "batch/batch.h"
 #include "batch/rows.h"
+#include "conf/conf.h"
 #include "numerics/first_values.h"
 #include "ops/ops.h"
 
