@@ -168,7 +168,7 @@ def main():
         for case in cases:
             if not wanted or case.__name__[5:] in wanted:
                 case(runs)
-                print(case.__name__[5:], "passed", flush=True)
+                print("ok", case.__name__[5:], flush=True)
     print("all passed, 0 failed")
 
 

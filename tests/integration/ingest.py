@@ -491,13 +491,13 @@ def main():
             if not wanted or case.__name__ in wanted:
                 begin = time.monotonic()
                 case()
-                print(f"{case.__name__}: ok ({time.monotonic() - begin:.1f} s)", flush=True)
+                print(f"ok {case.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
     if wanted and "a_right_taken_away_is_waited_for" not in wanted:
         return
     begin = time.monotonic()
     with Kafka("--sasl-ssl", *(word for line in GUARD for word in ("--properties", line))) as kafka, Workspace() as work:
         Cases(work, kafka).a_right_taken_away_is_waited_for()
-    print(f"a_right_taken_away_is_waited_for: ok ({time.monotonic() - begin:.1f} s)")
+    print(f"ok a_right_taken_away_is_waited_for ({time.monotonic() - begin:.1f} s)")
 
 
 main()
