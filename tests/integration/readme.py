@@ -1,4 +1,5 @@
-"""The README's commands do what it says: each `sh` block runs in a fresh copy of the tree, in order, on what the blocks before it built and installed.
+"""The README's commands do what it says: each `sh` block runs in a fresh copy of the tree, in order, on what the blocks before it built and installed. So do those
+of docs/tutorial.md after them, in one shell.
 
 `./quickstart` runs for 25 seconds and must end with the lines that the README shows; `./tests/run` is what runs this. Installing goes below a DESTDIR.
 The jars of Apache Kafka are those that the other tests have fetched."""
@@ -6,6 +7,8 @@ import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +43,26 @@ def run(block):
     return done.stdout
 
 
+def tutorial():
+    """All of its commands in one shell, with another port. What they started is gone at the end, however it comes."""
+    words = "".join(re.findall(r"^```sh\n(.*?)^```$", (SOURCE / "docs/tutorial.md").read_text(), re.S | re.M))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        words = words.replace("127.0.0.1:8080", f"127.0.0.1:{free.getsockname()[1]}")
+    begin, local = time.monotonic(), INSTALLED / "usr/local"
+    environment = {**os.environ, "PATH": f"{local}/bin:{os.environ['PATH']}", "LD_LIBRARY_PATH": f"{local}/lib", "PKG_CONFIG_PATH": f"{local}/lib/pkgconfig"}
+    shell = subprocess.Popen(["bash", "-euxo", "pipefail", "-c", words], cwd=TREE, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        output = shell.communicate(timeout=SECONDS_MAX)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(shell.pid, signal.SIGKILL)
+        output = shell.communicate()[0]
+    assert shell.returncode == 0, f"exit {shell.returncode} of docs/tutorial.md\n{output[-4000:]}"
+    lines = output.splitlines()
+    assert any("event=change what=" in line for line in lines) and any(line.startswith("verified: timeline 1 epoch") for line in lines), lines[-20:]
+    print(f"ok docs/tutorial.md ({time.monotonic() - begin:.1f} s)", flush=True)
+
+
 def form(line):
     """A line of output without its numbers; `…` stands for what a run alone knows."""
     return re.sub(r"0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?", "N", line)
@@ -53,6 +76,7 @@ def main():
     copy_of_the_tree()
     try:
         output = {block: run(block) for block in commands}
+        tutorial()
     finally:
         for node in (TREE / "build/kafka/nodes").glob("*"):
             subprocess.run([TREE / "tests/kafka/stop", node.name], timeout=60)
@@ -62,7 +86,7 @@ def main():
     verified = output[commands[2]].splitlines()
     assert any(line.startswith("verified: timeline 1 epoch") for line in verified), verified[-20:]
     shutil.rmtree(WORK)
-    print(f"{len(commands)} passed, 0 failed")
+    print(f"{len(commands) + 1} passed, 0 failed")
 
 
 if __name__ == "__main__":
