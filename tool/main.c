@@ -24,6 +24,7 @@ static const struct {
     {"snapshot", fr_tool_snapshot, "takes a snapshot of what is served, lists or checks them"},
     {"import", fr_tool_import, "makes a new state from a model trained elsewhere"},
     {"broker", fr_tool_broker, "runs librdkafka's embedded broker, to try things out"},
+    {"debug", fr_tool_debug, "shows what is inside: the compiled network of a configuration"},
 };
 
 static void print_usage(FILE *to)

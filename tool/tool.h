@@ -15,6 +15,7 @@ enum { FR_TOOL_OK = 0, FR_TOOL_FAILED = 1, FR_TOOL_USAGE = 2 };
 
 int fr_tool_broker(int argc, char **argv);
 int fr_tool_compare(int argc, char **argv);
+int fr_tool_debug(int argc, char **argv);
 int fr_tool_decode(int argc, char **argv);
 int fr_tool_dump(int argc, char **argv);
 int fr_tool_evaluate(int argc, char **argv);

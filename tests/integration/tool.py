@@ -395,6 +395,19 @@ class Cases:
         assert "no state" in failing("state", self.work.path / "nowhere")[0][-1]
         assert failing("dump", "--state-dir", damaged)[1]
 
+    def a_configuration_shows_its_compiled_network(self):
+        for config in (SOURCE / "conf/freshet.yaml", *sorted((SOURCE / "conf/samples").glob("*.yaml"))):
+            graph = json.loads(tool("debug", "graph", "--config", config, "--json")[1])
+            text = tool("debug", "graph", "--config", config)[1]
+            lines = {line.split()[0]: line for line in text.split("nodes\n")[1].split("parameters\n")[0].splitlines()[1:]}
+            assert len(lines) == len(graph["nodes"]) and graph["nodes"][-1]["trained"], (config, text)
+            for number, node in enumerate(graph["nodes"]):
+                assert f" {node['kind']} " in lines[str(number)] and all(name in lines[str(number)] for name in node["parameters"]), lines[str(number)]
+                assert all(read < number for read in node["reads"]), node
+            assert all(p["name"] in text for p in graph["parameters"]), text
+        code, out, error = tool("debug", "graph", "--config", SOURCE / "conf/freshet.yaml", "--set", "tables.user.dim=0", check=False)
+        assert code == 2 and not out and "tables.user.dim" in error, (code, error)
+
     def what_this_version_does_not_do_is_refused(self):
         code, _, err = tool("dump", "--snapshot", "d", check=False)
         assert code == 2 and "not in this version" in err, (code, err)
