@@ -22,13 +22,14 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/trace.h"
 #include "service.h"
 
 enum { SETS_MAX = 256, ASKED_SKIPS_MAX = 256, FILES_MAX = 65536, CLOSE_LOOK_MS = 5 };
 enum { KEPT_SHARE = 64, KEPT_MIN = 1 << 20, KEPT_MAX = 128 << 20 };
 
 struct arguments {
-    const char *config, *restore, *as;
+    const char *config, *restore, *as, *trace;
     const char *sets[SETS_MAX];
     size_t n_sets;
     struct fr_ingest_skip skips[ASKED_SKIPS_MAX];
@@ -58,6 +59,8 @@ static const char usage[] =
     "  --new-timeline N     leaves timeline N, which the state is in, for a new one, once: replicas drop what the topic\n"
     "                       holds and take all of this state\n"
     "  --log LEVEL          debug, info (default), warn, error\n"
+    "  --trace FILE         writes at the end what each thread did when (the newest 262144 phases of batches and epochs),\n"
+    "                       as trace events that ui.perfetto.dev and chrome://tracing open\n"
     "  --version, --help\n"
     "\n"
     "SIGTERM drains: the current batch, a last epoch, published, exit 0. A second one, 1 s later, exits at once.\n"
@@ -155,7 +158,8 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
             return *flags[f].flag = true;
     const struct {
         const char *name, **text;
-    } texts[] = {{"--config", &out->config}, {"--restore", &out->restore}, {"--as", &out->as}};
+    } texts[] = {
+        {"--config", &out->config}, {"--restore", &out->restore}, {"--as", &out->as}, {"--trace", &out->trace}};
     const char **text = NULL;
     for (size_t t = 0; t < FR_ARRAY_LEN(texts); t++)
         if (strcmp(name, texts[t].name) == 0)
@@ -232,8 +236,24 @@ static int tell_stopped(enum fr_status status, const struct fr_err *err)
     return code;
 }
 
+static void end_trace(const char *path)
+{
+    struct fr_err err = {0};
+    char text[600];
+    uint64_t lost = 0;
+    if (!path)
+        return;
+    if (fr_trace_close(&lost, &err) != FR_OK)
+        fr_log(FR_LOG_WARN, "daemon", "trace", "problem=%s", fr_log_quote(text, sizeof(text), err.text));
+    else
+        fr_log(FR_LOG_INFO, "daemon", "trace", "file=%s lost=%" PRIu64, fr_log_quote(text, sizeof(text), path), lost);
+}
+
 static int run(struct fr_conf *conf, const struct arguments *arguments)
 {
+    struct fr_err err = {0};
+    if (arguments->trace && fr_trace_open(arguments->trace, &err) != FR_OK)
+        return tell_stopped(FR_E_INVALID, &err);
     struct fr_service *service = fr_alloc(1, sizeof(*service));
     service->conf = conf;
     service->config = arguments->config;
@@ -244,7 +264,6 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     service->n_skips = arguments->n_skips;
     service->restore = arguments->restore;
     service->left_timeline = arguments->left_timeline;
-    struct fr_err err = {0};
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)
         status = fr_service_run(service, &err);
@@ -255,6 +274,7 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     else
         fr_progress_end(service, text, sizeof(text));
     bool closed = close_in_time(service);
+    end_trace(arguments->trace);
     if (status == FR_OK) /* the last line: nobody is left who could add one */
         fr_log_last(FR_LOG_INFO, "daemon", "drained", "%s", text);
     if (!closed) {

@@ -26,6 +26,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 enum {
     LOOK_MS = 200,
@@ -240,8 +241,10 @@ enum fr_status fr_snapshots_write(struct fr_service *service, uint64_t least, st
     if (status == FR_OK)
         status = await_fold(service, least, err);
     uint64_t begin_ns = fr_mono_ns(service->clock);
+    uint64_t traced_ns = fr_trace_begin();
     if (status == FR_OK)
         status = fr_snapshot_write(&options, out, err);
+    fr_trace_end("snapshot", traced_ns);
     atomic_store(&service->snapshots.dense_wanted, false);
     free(offsets);
     if (status != FR_OK)

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 enum { LETTERS_TOLD_MS = 5000, RETRY_TOLD_AGAIN_MS = 60000, POP_MS = 200, NS_PER_MS = 1000000 };
 
@@ -183,7 +184,9 @@ static enum fr_status make_durable(struct fr_service *service, struct fr_stage *
     struct fr_sha256 digest;
     uint64_t image_bytes = stage->image_bytes, bytes = fr_stage_bytes(stage);
     size_t images = stage->n_images;
+    uint64_t traced_ns = fr_trace_begin();
     enum fr_status status = fr_durable_append(service->durable, stage, NULL, &digest, err);
+    fr_trace_end("append", traced_ns);
     if (status != FR_OK)
         return status;
     uint64_t end_ns = fr_mono_ns(service->clock);
@@ -279,11 +282,13 @@ enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err)
             fr_publisher_offer(service->publisher, atomic_load(&service->publishable));
         return status;
     }
+    uint64_t traced_ns = fr_trace_begin();
     enum fr_status status = fr_publisher_step(service->publisher, 20, err);
     /* after each turn of at most 20 ms: the precision of the stage `published` */
     look_at_publisher(service, &publisher);
     fr_freshness_published(service->freshness, publisher.acked, fr_wall_ms(service->clock));
     if (publisher.acked > service->published) {
+        fr_trace_end("acknowledged", traced_ns); /* this turn of the publisher */
         service->published = publisher.acked;
         atomic_store(&service->published_wall_ms, fr_wall_ms(service->clock));
     }

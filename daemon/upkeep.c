@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 enum { NS_PER_MS = 1000000 };
 
@@ -182,7 +183,9 @@ enum fr_status fr_service_fold(struct fr_service *service, const struct fr_durab
     uint64_t begin_ns = fr_mono_ns(service->clock);
     fr_log(FR_LOG_INFO, "fold", "begin", "from=%" PRIu64 " to=%" PRIu64 " bytes=%" PRIu64, before->folded + 1,
            before->epoch, before->unfolded_bytes);
+    uint64_t traced_ns = fr_trace_begin();
     enum fr_status status = fr_durable_fold(service->durable, err);
+    fr_trace_end("fold", traced_ns);
     fr_durable_get_status(service->durable, &durable);
     double seconds = (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9;
     fr_timings_observe(&service->timings, FR_TIMING_FOLD, seconds);

@@ -26,6 +26,7 @@
 #include "base/crc32c.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 /* Between two lines about records from the future. */
 #define FR_TELL_FUTURE_NS 60000000000ULL
@@ -63,9 +64,12 @@ static enum fr_status push_ready(struct fr_ingest *ingest, uint64_t timeout_ns)
 {
     if (!ingest->ready)
         return FR_OK;
+    uint64_t born_ns = ingest->ready->born_mono_ns;
     enum fr_status status = fr_ring_push(ingest->full, ingest->ready, timeout_ns);
-    if (status == FR_OK)
+    if (status == FR_OK) {
+        fr_trace_end("batch", born_ns); /* from its first record */
         ingest->ready = NULL;
+    }
     return status;
 }
 

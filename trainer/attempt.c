@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 static int by_time(const void *a, const void *b)
 {
@@ -51,7 +52,7 @@ int64_t fr_trainer_watermark_after(const struct fr_trainer *trainer, const struc
 /* Key plane. It may have been made beside the step before (ahead.c). */
 static void plan(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
-    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock), traced_ns = fr_trace_begin();
     trainer->watermark_before_ms = trainer->history.watermark_ms;
     if (!fr_trainer_take_ahead(trainer, batch)) {
         trainer->history.watermark_ms =
@@ -59,6 +60,7 @@ static void plan(struct fr_trainer *trainer, const struct fr_batch *batch)
         fr_store_plan(trainer->store, batch, trainer->history.watermark_ms, trainer->rows);
     }
     trainer->run.plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    fr_trace_end("plan", traced_ns);
 }
 
 /* Value plane. While a device computes the host looks at the next batch. */
@@ -67,13 +69,16 @@ static enum fr_status train(struct fr_trainer *trainer, const struct fr_batch *b
     bool whole = batch == trainer->open, beside = fr_graph_runs_beside(trainer->graph) && !trainer->options.serial;
     if (whole && !beside)
         fr_trainer_look_begin(trainer);
-    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock), traced_ns = fr_trace_begin();
     fr_graph_forward(trainer->graph, batch, trainer->rows);
     trainer->run.forward_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    fr_trace_end("forward", traced_ns);
+    traced_ns = fr_trace_begin();
     fr_graph_train_begin(trainer->graph, batch, trainer->rows);
     if (whole && beside)
         fr_trainer_plan_beside(trainer);
     enum fr_status status = fr_graph_train_finish(trainer->graph, batch, trainer->rows, loss);
+    fr_trace_end("train", traced_ns); /* loss, backward pass and updates */
     fr_trainer_look_end(trainer);
     if (status != FR_OK)
         fr_trainer_drop_ahead(trainer);

@@ -19,6 +19,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 static uint64_t ms_to_ns(int64_t ms)
 {
@@ -271,7 +272,7 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
             trainer->cut_due_ns = fr_mono_ns(trainer->options.clock);
         return popped;
     }
-    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock), traced_ns = fr_trace_begin();
     struct fr_stage *stage = item;
     fr_trainer_drop_ahead(trainer);
     if (fr_graph_settle(trainer->graph, NULL) != FR_OK)
@@ -320,6 +321,7 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     trainer->run.cuts++;
     uint64_t took_ns = fr_mono_ns(trainer->options.clock) - begin_ns;
     trainer->run.cut_ns += took_ns;
+    fr_trace_end("cut", traced_ns);
     fr_timings_observe(trainer->options.timings, FR_TIMING_CUT, (double)took_ns / 1e9);
     fr_trainer_publish_status(trainer);
     return FR_OK;

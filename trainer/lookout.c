@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/thread.h"
+#include "base/trace.h"
 
 static void *lookout_main(void *self)
 {
@@ -31,7 +32,9 @@ static void *lookout_main(void *self)
         }
         const struct fr_batch *batch = lookout->batch;
         pthread_mutex_unlock(&lookout->lock);
+        uint64_t traced_ns = fr_trace_begin();
         fr_store_look(trainer->store, batch);
+        fr_trace_end("look", traced_ns);
         pthread_mutex_lock(&lookout->lock);
         lookout->batch = NULL;
         pthread_cond_broadcast(&lookout->changed);

@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 enum { IDLE_SLICE_NS = 250000000 };
 
@@ -424,7 +425,9 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
         item = trainer->lookout.next;
         trainer->lookout.next = NULL;
     } else {
+        uint64_t traced_ns = fr_trace_begin();
         enum fr_status popped = fr_ring_pop(trainer->options.full, &item, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
+        fr_trace_end("wait for a batch", traced_ns);
         trainer->run.wait_ns += fr_mono_ns(trainer->options.clock) - now_ns;
         if (popped == FR_EOF)
             trainer->ended = true;

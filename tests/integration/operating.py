@@ -201,6 +201,26 @@ class Cases:
         assert sum(phases.values()) - phases["cut"] - phases["wait"] <= step, (phases, step)
         daemon.drain()
 
+    def a_trace_has_the_phases_of_every_thread(self):
+        create_topic(self.kafka.address, "traced")
+        produce(self.kafka.address, "traced", 0, 2000)
+        path = self.work.path / "trace.json"
+        daemon = self.daemon("traced", arguments=["--trace", path, "--until", "end"])
+        daemon.expect_exit(0)
+        trace = json.loads(path.read_text())
+        threads = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
+        spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        seen = {(threads[event["tid"]], event["name"]) for event in spans}
+        assert {("ingest", "batch"), ("owner", "plan"), ("owner", "forward"), ("owner", "train"), ("owner", "cut"), ("owner", "wait for a batch"),
+                ("durable", "append"), ("publish", "acknowledged")} <= seen, seen
+        assert all(event["dur"] >= 0 and event["ts"] > 0 for event in spans) and trace["otherData"] == {"lost": "0"}, trace["otherData"]
+        epochs = int(re.search(r"event=drained epoch=(\d+)", daemon.log()).group(1))
+        assert len([event for event in spans if event["name"] == "append"]) == epochs, epochs
+        assert "event=trace file=" in daemon.log()
+        daemon = self.daemon("traced", arguments=["--trace", "/dev/null/trace"], wait_http=False)
+        daemon.expect_exit(2)
+        assert "the trace /dev/null/trace cannot be written" in daemon.log(), daemon.log()
+
     def a_changed_model_is_refused_with_the_difference(self):
         daemon = self.daemon("one", ["tables.user.dim=16"], wait_http=False)
         daemon.expect_exit(3)
