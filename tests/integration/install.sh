@@ -40,7 +40,7 @@ cmake --build "$work/build" >"$work/build.log"
 "$work/build/serve"
 # libfreshet_follow: the program of docs/serving.md, a C++ one over the wrapper, and both by the CMake package
 doc=$(dirname "$(find "$work/prefix" -name OPTIONS.md)")/..
-sed -n '/^```c$/,/^```$/p' "$doc/docs/serving.md" | sed '/^```/d' >"$work/serving.c"
+awk '/^```c$/ { on = 1; next } /^```$/ && on { exit } on' "$doc/docs/serving.md" >"$work/serving.c"
 # shellcheck disable=SC2046
 cc -std=c17 -Wall -Wextra -Werror "$work/serving.c" -o "$work/serving" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs freshet_follow) "-Wl,-rpath,$(dirname "$pc")"
 [ "$(grep -c . "$work/serving.c")" -le 40 ]
@@ -107,6 +107,7 @@ grep -q 'int main' "$work/snippet.c"
 cc -std=c17 -Wall -Wextra -Werror -c "$work/snippet.c" -o "$work/snippet.o" $(PKG_CONFIG_PATH=$pc pkg-config --cflags freshet_replica)
 dead=0
 while IFS=: read -r file link; do
+    case "$link" in http | https) continue ;; esac
     [ -e "$(dirname "$file")/$link" ] || { echo "$file: nothing is installed at $link" >&2; dead=1; }
 done < <(grep -roE --include='*.md' '\]\([^)#: ]+' "$doc" | sed 's/](//')
 [ $dead = 0 ]

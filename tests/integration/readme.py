@@ -3,6 +3,7 @@ of docs/tutorial.md after them, in one shell.
 
 `./quickstart` runs for 25 seconds and must end with the lines that the README shows; `./tests/run` is what runs this. Installing goes below a DESTDIR.
 The jars of Apache Kafka are those that the other tests have fetched."""
+import contextlib
 import os
 import pathlib
 import re
@@ -50,13 +51,16 @@ def tutorial():
         words = words.replace("127.0.0.1:8080", f"127.0.0.1:{free.getsockname()[1]}")
     begin, local = time.monotonic(), INSTALLED / "usr/local"
     environment = {**os.environ, "PATH": f"{local}/bin:{os.environ['PATH']}", "LD_LIBRARY_PATH": f"{local}/lib", "PKG_CONFIG_PATH": f"{local}/lib/pkgconfig"}
-    shell = subprocess.Popen(["bash", "-euxo", "pipefail", "-c", words], cwd=TREE, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, start_new_session=True)
+    log = WORK / "tutorial.log"
+    with open(log, "w") as output:
+        shell = subprocess.Popen(["bash", "-euxo", "pipefail", "-c", words], cwd=TREE, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                 start_new_session=True)
     try:
-        output = shell.communicate(timeout=SECONDS_MAX)[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(shell.pid, signal.SIGKILL)
-        output = shell.communicate()[0]
+        shell.wait(SECONDS_MAX)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    output = log.read_text()
     assert shell.returncode == 0, f"exit {shell.returncode} of docs/tutorial.md\n{output[-4000:]}"
     lines = output.splitlines()
     assert any("event=change what=" in line for line in lines) and any(line.startswith("verified: timeline 1 epoch") for line in lines), lines[-20:]
