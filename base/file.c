@@ -269,17 +269,46 @@ static enum fr_status read_all(int fd, const char *path, size_t limit, struct fr
     }
 }
 
-enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err)
+static enum fr_status read_and_close(int fd, const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err)
 {
     size_t begin = out->size;
-    int fd = system_open(NULL, path, O_RDONLY, 0);
-    if (fd < 0)
-        return fr_disk_error(err, "open", path, errno);
     enum fr_status status = read_all(fd, path, limit, out, err);
     close(fd);
     if (status != FR_OK)
         out->size = begin;
     return status;
+}
+
+enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err)
+{
+    int fd = system_open(NULL, path, O_RDONLY, 0);
+    return fd < 0 ? fr_disk_error(err, "open", path, errno) : read_and_close(fd, path, limit, out, err);
+}
+
+enum fr_status fr_file_open_regular(const char *path, int *out, struct fr_err *err)
+{
+    struct stat info;
+    int fd = system_open(NULL, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd < 0)
+        return fr_disk_error(err, "open", path, errno);
+    enum fr_status status = FR_OK;
+    if (fstat(fd, &info) != 0)
+        status = fr_disk_error(err, "stat", path, errno);
+    else if (!S_ISREG(info.st_mode))
+        status = fr_err_set(err, FR_E_CORRUPT,
+                            "%s is not a regular file; move it away, and put the file there that was written", path);
+    if (status == FR_OK)
+        *out = fd;
+    else
+        close(fd);
+    return status;
+}
+
+enum fr_status fr_file_read_regular(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err)
+{
+    int fd = -1;
+    enum fr_status status = fr_file_open_regular(path, &fd, err);
+    return status == FR_OK ? read_and_close(fd, path, limit, out, err) : status;
 }
 
 /* ---- directories, locks, space ---- */

@@ -311,7 +311,7 @@ static bool find_current(const char *dir, char name[FR_MANIFEST_NAME_MAX], struc
     struct fr_buffer text = {0};
     struct fr_err ignored = {0};
     bool found = fr_snapshot_join(path, dir, current_file, &ignored) == FR_OK &&
-                 fr_file_read(path, FR_MANIFEST_NAME_MAX, &text, &ignored) == FR_OK;
+                 fr_file_read_regular(path, FR_MANIFEST_NAME_MAX, &text, &ignored) == FR_OK;
     while (text.size > 0 && text.data[text.size - 1] == '\n')
         text.size -= 1;
     found = found && text.size > 0 && text.size < FR_MANIFEST_NAME_MAX && !memchr(text.data, '/', text.size);

@@ -47,7 +47,7 @@ enum fr_status fr_snapshot_answered(const char *state_dir, const char *id, char 
     enum fr_status status = file_of(state_dir, id, fr_snapshot_answer_end, file, err);
     if (status != FR_OK)
         return status;
-    if (fr_file_read(file, PATH_MAX, &text, &unread) != FR_OK) {
+    if (fr_file_read_regular(file, PATH_MAX, &text, &unread) != FR_OK) {
         fr_buffer_release(&text);
         return FR_AGAIN;
     }

@@ -18,8 +18,6 @@
 #include "codec/manifest.h"
 #include "draft.h"
 
-enum { CURRENT_BYTES_MAX = 4096 };
-
 struct partition_seen {
     uint32_t n_pieces;
     uint64_t n_rows, n_drops;
@@ -265,36 +263,6 @@ static enum fr_status load(struct freshet_replica *replica, const char *dir, str
 
 /* ---- which one ---- */
 
-/* The folder's newest: folder/<what CURRENT says>. */
-static enum fr_status find_current(const char *folder, char path[PATH_MAX], struct fr_err *err)
-{
-    char name[CURRENT_BYTES_MAX + 1];
-    FILE *file = snprintf(path, PATH_MAX, "%s/CURRENT", folder) < PATH_MAX ? fopen(path, "re") : NULL;
-    if (!file)
-        return fr_err_set(err, FR_E_NOT_FOUND,
-                          "%s is no snapshot (it has no %s), nor a folder of them (it has no CURRENT)", folder,
-                          fr_manifest_file_name);
-    size_t size = fread(name, 1, CURRENT_BYTES_MAX, file);
-    (void)fclose(file);
-    name[size] = '\0';
-    name[strcspn(name, "\n")] = '\0';
-    if (!name[0] || name[0] == '.' || strchr(name, '/') || snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
-        return fr_err_set(err, FR_E_CORRUPT, "%s/CURRENT names no snapshot", folder);
-    return FR_OK;
-}
-
-static bool is_snapshot(const char *directory)
-{
-    char path[PATH_MAX];
-    FILE *file = snprintf(path, sizeof(path), "%s/%s", directory, fr_manifest_file_name) < (int)sizeof(path)
-                     ? fopen(path, "re")
-                     : NULL;
-    if (!file)
-        return false;
-    (void)fclose(file);
-    return true;
-}
-
 /* The snapshot that is served already, after a gap: nothing is read, and what follows it is taken
  * when it comes, as after the first time. That helps where records were passed over, so once an
  * epoch is enough: where they are gone the next gap is the same. */
@@ -326,9 +294,7 @@ static enum fr_status load_or_keep(struct freshet_replica *replica, const char *
 enum fr_status fr_replica_load_snapshot(struct freshet_replica *replica, const char *directory, struct fr_err *err)
 {
     char path[PATH_MAX];
-    if (is_snapshot(directory))
-        return load_or_keep(replica, directory, err);
-    enum fr_status status = find_current(directory, path, err);
+    enum fr_status status = fr_manifest_find(directory, path, err);
     return status == FR_OK ? load_or_keep(replica, path, err) : status;
 }
 
@@ -358,7 +324,7 @@ bool fr_replica_reload(struct freshet_replica *replica, const struct fr_delta_re
     struct fr_err err = {0};
     if (!replica->snapshots)
         return false;
-    bool found = find_current(replica->snapshots, path, &err) == FR_OK;
+    bool found = fr_manifest_find(replica->snapshots, path, &err) == FR_OK;
     if (found && strcmp(path, replica->tried) != 0) {
         snprintf(replica->tried, sizeof(replica->tried), "%s", path);
         if (load(replica, path, &err) == FR_OK && replica->timeline >= record->timeline)

@@ -10,10 +10,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
-enum { LENGTH_SIZE = 4 };
+enum { LENGTH_SIZE = 4, CURRENT_BYTES_MAX = 4096 };
 
 static enum fr_status path_of(const char *dir, const char *name, char out[PATH_MAX], struct fr_err *err)
 {
@@ -28,7 +29,7 @@ enum fr_status fr_manifest_read(const char *dir, struct fr_manifest *out, struct
     struct fr_buffer bytes = {0};
     enum fr_status status = path_of(dir, fr_manifest_file_name, path, err);
     if (status == FR_OK)
-        status = fr_file_read(path, FR_MANIFEST_BYTES_MAX, &bytes, err);
+        status = fr_file_read_regular(path, FR_MANIFEST_BYTES_MAX, &bytes, err);
     if (status == FR_OK) {
         status = fr_manifest_parse(bytes.data, bytes.size, out, err);
         if (status != FR_OK)
@@ -40,6 +41,39 @@ enum fr_status fr_manifest_read(const char *dir, struct fr_manifest *out, struct
         *size = bytes.size;
     fr_buffer_release(&bytes);
     return status;
+}
+
+/* Text of a file CURRENT up to its first newline; "": there is none. */
+static void read_current(int fd, char name[CURRENT_BYTES_MAX + 1])
+{
+    ssize_t size = read(fd, name, CURRENT_BYTES_MAX);
+    name[size > 0 ? size : 0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+}
+
+enum fr_status fr_manifest_find(const char *directory, char path[PATH_MAX], struct fr_err *err)
+{
+    char name[CURRENT_BYTES_MAX + 1];
+    int fd = -1;
+    enum fr_status status = path_of(directory, fr_manifest_file_name, path, err);
+    if (status == FR_OK && access(path, F_OK) == 0) {
+        path[strlen(directory)] = '\0';
+        return FR_OK;
+    }
+    if (status == FR_OK)
+        status = path_of(directory, "CURRENT", path, err);
+    if (status == FR_OK)
+        status = fr_file_open_regular(path, &fd, err);
+    if (status == FR_E_NOT_FOUND)
+        return fr_err_set(err, status, "%s is no snapshot (it has no %s), nor a folder of them (it has no CURRENT)",
+                          directory, fr_manifest_file_name);
+    if (status != FR_OK)
+        return status;
+    read_current(fd, name);
+    (void)close(fd);
+    if (!name[0] || name[0] == '.' || strchr(name, '/'))
+        return fr_err_set(err, FR_E_CORRUPT, "%s names no snapshot", path);
+    return path_of(directory, name, path, err);
 }
 
 enum fr_status fr_manifest_look(const char *dir, const struct fr_manifest *manifest, struct fr_err *err)
@@ -114,13 +148,15 @@ enum fr_status fr_manifest_records(const char *dir, const struct fr_manifest_fil
         return status;
     struct stat info;
     struct records records = {.path = path, .left = file->bytes};
-    records.stream = fopen(path, "rbe");
-    if (!records.stream)
-        return fr_err_set(err,
-                          errno == ENOENT   ? FR_E_NOT_FOUND
-                          : errno == EACCES ? FR_E_DENIED
-                                            : FR_E_IO,
-                          "cannot open %s: %s", path, strerror(errno));
+    int fd = -1;
+    status = fr_file_open_regular(path, &fd, err);
+    if (status != FR_OK)
+        return status;
+    records.stream = fdopen(fd, "rb");
+    if (!records.stream) {
+        (void)close(fd);
+        return fr_err_set(err, FR_E_NO_MEMORY, "memory to read %s was refused", path);
+    }
     records.hash = fr_sha256_stream_new();
     /* A length inside is believed no further than the file goes. */
     if (fstat(fileno(records.stream), &info) != 0 || (uint64_t)info.st_size != file->bytes)

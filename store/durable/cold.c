@@ -73,17 +73,22 @@ bool fr_cold_current_leads_on(const char *path)
 {
     char current[PATH_MAX], name[64] = "", manifest[PATH_MAX];
     int length = snprintf(current, sizeof(current), "%s/CURRENT", path);
-    FILE *file = length > 0 && (size_t)length < sizeof(current) ? fopen(current, "re") : NULL;
-    if (!file)
+    struct stat info;
+    struct fr_err unread = {0};
+    int file = -1;
+    if (length <= 0 || (size_t)length >= sizeof(current))
         return true; /* why not, RocksDB says */
-    size_t size = fread(name, 1, sizeof(name) - 1, file);
-    (void)fclose(file);
+    enum fr_status opened = fr_file_open_regular(current, &file, &unread);
+    if (opened != FR_OK)
+        return opened != FR_E_CORRUPT;
+    ssize_t size = read(file, name, sizeof(name) - 1);
+    (void)close(file);
     size_t digits = strncmp(name, "MANIFEST-", 9) == 0 ? strspn(name + 9, "0123456789") : 0;
-    if (digits == 0 || size != 9 + digits + 1 || name[9 + digits] != '\n')
+    if (digits == 0 || size != (ssize_t)(9 + digits + 1) || name[9 + digits] != '\n')
         return false;
     name[9 + digits] = '\0';
     length = snprintf(manifest, sizeof(manifest), "%s/%s", path, name);
-    return length > 0 && (size_t)length < sizeof(manifest) && access(manifest, F_OK) == 0;
+    return length > 0 && (size_t)length < sizeof(manifest) && stat(manifest, &info) == 0 && S_ISREG(info.st_mode);
 }
 
 /* Of the largest manifest: a new one has what is valid of it. */

@@ -134,7 +134,8 @@ bool fr_journal_descriptors_open(const struct fr_journal *journal, struct fr_jou
         if (descriptors->n == descriptors->places)
             (void)make_place(journal);
         do
-            file->fd = journal->disk->open(journal->disk->self, path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+            file->fd =
+                journal->disk->open(journal->disk->self, path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
         while (file->fd < 0 && make_free(journal));
         if (file->fd >= 0 && descriptors->n < descriptors->places)
             descriptors->open[descriptors->n++] = file;

@@ -109,7 +109,7 @@ int64_t fr_direct_read(const char *path, void *pages, size_t size, uint64_t offs
 {
     if (!AROUND_CACHE)
         return -1;
-    int fd = open(path, O_RDONLY | AROUND_CACHE | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | AROUND_CACHE | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return -1;
     uint8_t *to = pages;

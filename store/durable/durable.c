@@ -587,7 +587,7 @@ enum fr_status fr_durable_read_file(struct fr_durable *durable, const char *name
     struct fr_buffer text = {0};
     enum fr_status status = small_path(durable, name, &path, err);
     if (status == FR_OK)
-        status = fr_file_read(path, DURABLE_FILE_BYTES_MAX, &text, err);
+        status = fr_file_read_regular(path, DURABLE_FILE_BYTES_MAX, &text, err);
     if (status == FR_OK && fr_sum_line_take(&text) == FR_E_CORRUPT)
         status = fr_err_set(err, FR_E_CORRUPT,
                             "%s is not as it was written (its checksum is another): restore it from a backup", path);

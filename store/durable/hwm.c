@@ -118,7 +118,7 @@ static enum fr_status pick(const struct fr_buffer *file, const char *path, struc
 enum fr_status fr_hwm_read(const char *path, struct fr_hwm *out, bool *copy_lost, struct fr_err *err)
 {
     struct fr_buffer file = {0};
-    enum fr_status status = fr_file_read(path, HWM_FILE_BYTES, &file, err);
+    enum fr_status status = fr_file_read_regular(path, HWM_FILE_BYTES, &file, err);
     if (status == FR_OK)
         status = pick(&file, path, out, copy_lost, err);
     else if (status == FR_E_LIMIT)

@@ -208,7 +208,7 @@ static enum fr_status check_small(void *self, const char *name, struct fr_err *e
     snprintf(below, sizeof(below), "/%s", name);
     enum fr_status status = c->wants(name) ? join(path, c->from, below, err) : FR_EOF;
     if (status == FR_OK) {
-        status = fr_file_read(path, DURABLE_FILE_BYTES_MAX, &text, err);
+        status = fr_file_read_regular(path, DURABLE_FILE_BYTES_MAX, &text, err);
         if (status == FR_E_LIMIT) /* longer than what is written with a sum */
             status = FR_EOF;
     }

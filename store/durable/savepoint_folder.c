@@ -66,7 +66,7 @@ enum fr_status fr_savepoint_answered(const char *dir, const char *name, struct f
         return status;
     struct fr_buffer reason = {0};
     struct fr_err unread = {0};
-    status = fr_file_read(failed, sizeof(err->text), &reason, &unread);
+    status = fr_file_read_regular(failed, sizeof(err->text), &reason, &unread);
     if (status == FR_OK)
         status = fr_err_set(err, FR_E_STATE, "%.*s", (int)reason.size, (const char *)reason.data);
     else

@@ -191,7 +191,13 @@ class Cases:
 
     def what_is_wrong_is_said(self):
         r = self.replica
-        cases = [(lambda: r.lookup("nothing", [1]), freshet.NotFound, "table nothing"), (lambda: r.lookup("item", [1], part="x"), freshet.NotFound, "part x"),
+        piped = {name: self.path / f"piped-{name}" for name in ("CURRENT", "MANIFEST.json")}
+        for name, folder in piped.items():  # an ordinary open would wait for a writer without end
+            folder.mkdir()
+            os.mkfifo(folder / name)
+        cases = [(lambda: freshet.Snapshot(piped["CURRENT"]), freshet.BadRecord, "is not a regular file"),
+                 (lambda: freshet.Snapshot(piped["MANIFEST.json"]), freshet.BadRecord, "is not a regular file"),
+                 (lambda: r.lookup("nothing", [1]), freshet.NotFound, "table nothing"), (lambda: r.lookup("item", [1], part="x"), freshet.NotFound, "part x"),
                  (lambda: r.lookup("item", [-1]), freshet.BadInput, "integers from 0"), (lambda: r.lookup("item"), freshet.BadInput, "takes a table and keys"),
                  (lambda: r.lookup("item", [1.5]), freshet.BadInput, "integers from 0"), (lambda: r.key("price", 1), freshet.NotFound, "slot price"),
                  (lambda: r.key("user_id", 1.5), freshet.BadInput, "integer or a string"), (lambda: r.key("user_id", 2**64), freshet.BadInput, "64-bit"),

@@ -43,6 +43,13 @@ enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, con
 /* Reads a whole file of at most `limit` bytes, appended to out. FR_E_LIMIT: it is longer, or path
  * is. Otherwise as fr_disk_error. */
 enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err) FR_MUST_CHECK;
+/* For files in a directory that others write to: a pipe or a device in the place of one would be
+ * waited for without end. Opens for reading and never waits. FR_E_CORRUPT: it is not a regular
+ * file. Otherwise as fr_disk_error. The caller closes. */
+enum fr_status fr_file_open_regular(const char *path, int *fd, struct fr_err *err) FR_MUST_CHECK;
+/* As fr_file_read, of such a file. */
+enum fr_status fr_file_read_regular(const char *path, size_t limit, struct fr_buffer *out,
+                                    struct fr_err *err) FR_MUST_CHECK;
 /* Parents, too, with mode 0700; one that exists is fine. FR_E_MISMATCH: it is no directory.
  * FR_E_LIMIT: path is empty or too long. Otherwise as fr_disk_error. */
 enum fr_status fr_dir_make(const char *path, struct fr_err *err) FR_MUST_CHECK;

@@ -6,8 +6,9 @@ import json
 import os
 import pathlib
 import re
+import stat
 import struct
-from typing import Any, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, BinaryIO, Dict, Iterator, Optional, Tuple, Union
 
 import crc32c
 import msgpack
@@ -63,6 +64,20 @@ def read_record(value: bytes) -> Dict[str, Any]:
     return record
 
 
+def _open_regular(path: pathlib.Path) -> BinaryIO:
+    """A pipe in the place of a file would be waited for without end."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise BadRecord("%s is not a regular file" % path)
+    return file
+
+
+def _read_regular(path: pathlib.Path) -> bytes:
+    with _open_regular(path) as file:
+        return file.read()
+
+
 class Snapshot:
     """A snapshot directory, or the one that CURRENT in a folder of them names. Every file is held against the manifest's size and SHA-256 before the last of its
     records is given."""
@@ -71,11 +86,12 @@ class Snapshot:
         self.path = pathlib.Path(path)
         current = self.path / "CURRENT"
         if current.exists():
-            name = current.read_text().split()[0] if current.read_text().split() else ""
+            words = _read_regular(current).decode(errors="replace").split()
+            name = words[0] if words else ""
             if not name or "/" in name or name.startswith("."):
                 raise BadRecord("%s does not name a snapshot" % current)
             self.path = self.path / name
-        text = (self.path / "MANIFEST.json").read_bytes()
+        text = _read_regular(self.path / "MANIFEST.json")
         said = MANIFEST_SUM.search(text[-MANIFEST_SUM_SIZE:])  # older manifests have none
         if said and hashlib.sha256(text[:-MANIFEST_SUM_SIZE]).hexdigest().encode() != said[1]:
             raise BadRecord("%s is damaged: its SHA-256 is not the one at its end" % (self.path / "MANIFEST.json"))
@@ -98,7 +114,7 @@ class Snapshot:
 
     def _file(self, name: str, size: int, digest: str) -> Iterator[Dict[str, Any]]:
         total, hasher, held = 0, hashlib.sha256(), None
-        with open(self.path / name, "rb") as file:
+        with _open_regular(self.path / name) as file:
             while True:
                 head = file.read(4)
                 if not head:

@@ -326,6 +326,29 @@ FR_CASE(a_file_without_a_size_is_read_to_its_end)
     fr_buffer_release(&buffer);
 }
 
+/* A pipe that nobody writes to would be waited for without end. */
+FR_CASE(what_is_no_regular_file_is_refused_where_others_put_files)
+{
+    struct place *place = *state;
+    struct fr_buffer bytes = {0};
+    struct fr_err err = {0};
+    int fd = -1;
+    alarm(20);
+    assert_int_equal(mkfifo(place->path, 0600), 0);
+    assert_int_equal(fr_file_open_regular(place->path, &fd, &err), FR_E_CORRUPT);
+    assert_non_null(strstr(err.text, "is not a regular file"));
+    assert_int_equal(fr_file_read_regular(place->path, 100, &bytes, NULL), FR_E_CORRUPT);
+    assert_int_equal(fr_file_read_regular("/dev/null", 100, &bytes, NULL), FR_E_CORRUPT);
+    assert_int_equal(fr_file_read_regular(place->root, 100, &bytes, NULL), FR_E_CORRUPT);
+    assert_int_equal(unlink(place->path), 0);
+    assert_int_equal(fr_file_read_regular(place->path, 100, &bytes, NULL), FR_E_NOT_FOUND);
+    assert_int_equal(fr_file_replace(fr_disk_system(), place->path, "abc", 3, NULL), FR_OK);
+    assert_int_equal(fr_file_read_regular(place->path, 3, &bytes, NULL), FR_OK);
+    assert_int_equal(bytes.size, 3);
+    fr_buffer_release(&bytes);
+    alarm(0);
+}
+
 FR_CASE(read_tells_missing_from_unreadable)
 {
     struct place *place = *state;
@@ -528,6 +551,7 @@ int main(void)
         CASE(read_appends_up_to_exactly_the_limit),
         CASE(read_takes_large_and_empty_files),
         CASE(a_file_without_a_size_is_read_to_its_end),
+        CASE(what_is_no_regular_file_is_refused_where_others_put_files),
         CASE(read_tells_missing_from_unreadable),
         CASE(dir_make_makes_parents_with_mode_0700_and_accepts_existing),
         CASE(dir_make_does_not_take_a_file_for_a_directory),

@@ -106,6 +106,35 @@ FR_CASE(a_replica_that_is_killed_ten_times_equals_one_that_never_stopped)
     history_free(h);
 }
 
+/* Each would be waited for without end by an ordinary open. */
+FR_CASE(a_pipe_in_the_place_of_a_file_is_refused)
+{
+    char name[FR_MANIFEST_NAME_MAX], path[PATH_MAX], aside[PATH_MAX], problem[512];
+    struct history *h = history_of(3, 100);
+    history_snapshot(h, folder, name);
+    char dir[PATH_MAX];
+    join_path(dir, folder, name);
+    const struct {
+        const char *dir, *name;
+    } files[] = {{folder, "CURRENT"}, {dir, "MANIFEST.json"}, {dir, "rows.item.1"}};
+    alarm(20);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct freshet_replica *replica = replica_new();
+        join_path(path, files[i].dir, files[i].name);
+        join_path(aside, folder, "aside");
+        assert_int_equal(rename(path, aside), 0);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        assert_int_equal(freshet_replica_load(replica, folder, problem, sizeof(problem)), FRESHET_E_CORRUPT);
+        if (!strstr(problem, "is not a regular file") || !strstr(problem, files[i].name))
+            fail_msg("%s", problem);
+        assert_int_equal(rename(aside, path), 0);
+        load_ok(replica, folder);
+        freshet_replica_free(replica);
+    }
+    alarm(0);
+    history_free(h);
+}
+
 FR_CASE(a_replica_of_some_partitions_reads_their_files_only)
 {
     char name[FR_MANIFEST_NAME_MAX], path[PATH_MAX];
@@ -455,6 +484,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_replica_that_starts_from_a_snapshot_ends_as_one_that_never_stopped, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_replica_that_is_killed_ten_times_equals_one_that_never_stopped, begin, end),
+        cmocka_unit_test_setup_teardown(a_pipe_in_the_place_of_a_file_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_replica_of_some_partitions_reads_their_files_only, begin, end),
         cmocka_unit_test_setup_teardown(a_damaged_snapshot_is_refused_and_what_is_served_stays, begin, end),
         cmocka_unit_test_setup_teardown(a_snapshot_of_another_model_or_of_fewer_partitions_is_refused, begin, end),

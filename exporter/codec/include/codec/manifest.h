@@ -88,6 +88,9 @@ uint64_t fr_manifest_rows(const struct fr_manifest *manifest);
 
 /* ---- a directory ---- */
 
+/* Writes the path of the snapshot that `directory` is (it has a MANIFEST.json), or of the one that
+ * its file CURRENT names. FR_E_NOT_FOUND: neither; FR_E_CORRUPT: CURRENT names none. */
+enum fr_status fr_manifest_find(const char *directory, char path[PATH_MAX], struct fr_err *err) FR_MUST_CHECK;
 /* Reads and parses dir/MANIFEST.json; its SHA-256 and size go to *sha256 and *size (may be NULL).
  * FR_E_NOT_FOUND: no snapshot there; FR_E_DENIED, FR_E_IO, and what parsing gives. */
 enum fr_status fr_manifest_read(const char *dir, struct fr_manifest *out, struct fr_sha256 *sha256, uint64_t *size,
