@@ -20,6 +20,7 @@
 #include "base/cursor.h"
 #include "base/log.h"
 #include "codec/codec.h"
+#include "codec/manifest.h"
 
 /* Later ones share the last rank. */
 enum { EPOCH_RANK_BITS = 44, TIMELINE_RANKS = 1 << 19 };
@@ -60,13 +61,39 @@ static void expect_after_snapshot(struct fr_follower *follower)
     follower->deleted = (struct fr_deleted){0};
 }
 
+/* A folder may hold the snapshots of another model, and a topic without records says nothing of its
+ * own: then the manifest must name the topic. Where a record has said which model the topic is of,
+ * as of a copy under another name, the replica compares models. */
+static bool is_of_topic(struct fr_follower *follower, const char *directory, struct fr_err *err)
+{
+    struct fr_manifest manifest = {0};
+    if (follower->named || follower->np > 0)
+        return true;
+    if (fr_manifest_read(directory, &manifest, NULL, NULL, err) != FR_OK)
+        return false;
+    follower->unproven = strcmp(manifest.topic, follower->topic_name) != 0;
+    if (follower->unproven)
+        (void)!fr_err_set(err, FR_E_MISMATCH,
+                          "%s is a snapshot of model %s, whose deltas are on topic %s, and no record of %s has shown "
+                          "yet that it is of that model; if it is, name the model",
+                          directory, manifest.model, manifest.topic, follower->topic_name);
+    fr_manifest_release(&manifest);
+    return !follower->unproven;
+}
+
 /* The topic alone may be enough, so a snapshot that cannot be loaded is no failure. */
 static bool load_snapshot(struct fr_follower *follower)
 {
-    char *problem = follower->not_loaded;
-    int loaded = freshet_replica_load(follower->replica, follower->snapshots, problem, sizeof(follower->not_loaded));
+    char *problem = follower->not_loaded, directory[PATH_MAX];
+    struct fr_err err = {0};
+    if (fr_manifest_find(follower->snapshots, directory, &err) != FR_OK || !is_of_topic(follower, directory, &err)) {
+        snprintf(problem, sizeof(follower->not_loaded), "%.511s", err.text);
+        return false;
+    }
+    int loaded = freshet_replica_load(follower->replica, directory, problem, sizeof(follower->not_loaded));
     if (loaded == FRESHET_OK)
         expect_after_snapshot(follower);
+    follower->named |= loaded == FRESHET_OK;
     return loaded == FRESHET_OK;
 }
 
@@ -129,6 +156,7 @@ enum fr_status fr_follower_open(const struct fr_follower_options *options, struc
     struct fr_follower *follower = fr_alloc(1, sizeof(*follower));
     snprintf(follower->topic_name, sizeof(follower->topic_name), "%s", options->topic.topic);
     follower->patient = options->patient;
+    follower->named = options->model != NULL;
     follower->snapshots = options->snapshots ? fr_strdup(options->snapshots) : NULL;
     for (size_t p = 0; p < FR_CONSUME_PARTITIONS_MAX; p++)
         follower->expects[p] = -1;
@@ -415,6 +443,18 @@ static bool take_newer_snapshot(struct fr_follower *follower)
     return true;
 }
 
+/* A record showed which model the topic is of, and a snapshot waited for that. */
+static bool takes_proven_snapshot(struct fr_follower *follower)
+{
+    if (!follower->unproven || follower->np == 0)
+        return false;
+    follower->unproven = false;
+    if (!load_snapshot(follower))
+        return false;
+    fr_follower_reopen(follower);
+    return true;
+}
+
 /* What lies before the hint is not later than the snapshot; a hint that skips something would leave
  * a gap, or serve an old epoch for as long as nothing more comes. */
 static bool misleads(const struct fr_follower *follower, const struct fr_consumed *message,
@@ -470,6 +510,11 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
     if (sound)
         note_passed(follower, message, &record);
     learn_partitions(follower);
+    if (takes_proven_snapshot(follower)) {
+        *out = (struct fr_followed){
+            .partition = message->partition, .offset = message->offset, .reloaded = true, .auc = ""};
+        return FR_OK;
+    }
     *out = (struct fr_followed){.partition = message->partition,
                                 .offset = message->offset,
                                 .applied = follower->event.applied > 0,

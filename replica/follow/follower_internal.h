@@ -37,9 +37,12 @@ struct fr_follower {
     char *snapshots;      /* NULL: none */
     char not_loaded[512]; /* why the last try to load one failed */
     uint64_t look_ns;     /* when a newer one is looked for next, where nothing else leads on */
-    bool hinted;          /* the topic is read from where the newest snapshot leads on */
-    bool reread;          /* it was read from its first records on for a gap that is still there */
-    bool again;           /* the message was not taken for want of memory: it comes once more */
+    /* Which model the topic is of was said at the open, or by a snapshot that names the topic. */
+    bool named;
+    bool unproven; /* a snapshot waits for a record that says so */
+    bool hinted;   /* the topic is read from where the newest snapshot leads on */
+    bool reread;   /* it was read from its first records on for a gap that is still there */
+    bool again;    /* the message was not taken for want of memory: it comes once more */
     struct fr_consumed message;
     struct fr_follower_place *places; /* by the consumer's index */
     /* The next offset to read of each partition, by its number; -1: nobody said one. */

@@ -297,12 +297,45 @@ class Cases:
                     raise AssertionError("it returns without what the topic held")
                 except TimeoutError as error:
                     assert said in str(error), error
-            tool("snapshot", "--state-dir", state, "--dir", self.work.path / "later")
+            tool("snapshot", "--state-dir", state, "--dir", self.work.path / "later", "--topic", "aged.delta")
             assert follow.caught_up() == OK and follow.state().epoch >= last and not follow.problem(), "a snapshot that comes later is taken"
         with freshet.Replica.follow(self.kafka.address, "aged.delta", snapshots=self.work.path / "later") as replica:
             assert replica.info.epoch >= last and replica.problem == ""
         assert tool("verify", "--state-dir", state, *topic, "--snapshot", self.work.path / "later")[1].startswith("verified: ")
         assert tool("follow", *topic, "--until-idle", "100ms", "--snapshot", self.work.path / "later")[1].startswith(f"snapshot epoch={last_epoch(state)} ")
+
+    def a_snapshot_of_another_topic_waits_for_a_record_that_shows_its_model(self):
+        daemon, state = self.daemon("shown"), self.work.path / "shown"
+        self.more(daemon)
+        folder = state / "snapshots"
+        tool("snapshot", "--state-dir", state)
+        wait_until(lambda: (folder / "CURRENT").exists(), "CURRENT")
+        self.more(daemon)
+        daemon.drain()
+        last = last_epoch(state)
+        self.admin.create_topics([confluent_kafka.admin.NewTopic("copy.delta", 2, 1)])["copy.delta"].result(PATIENCE)
+        self.send("copy.delta", [(p, value) for p, held in delta.read_topic(self.kafka.address, "shown.delta").items() for _, value in held])
+        with Follow(self.kafka.address, "copy.delta", snapshots=folder) as follow:  # the first record shows that it is the same model
+            assert follow.caught_up() == OK and follow.state().epoch == last and follow.state().reloads == 1, follow.state().reloads
+        with freshet.Replica.follow(self.kafka.address, "copy.delta", snapshots=folder) as replica:
+            assert replica.info.epoch == last and replica.info.reloads == 1
+        self.lose_beginning("copy.delta", [confluent_kafka.OFFSET_END] * 2)
+        said = "is a snapshot of model operated, whose deltas are on topic shown.delta, and no record of copy.delta has shown yet that it is of that model; if it is, name the model"
+        with Follow(self.kafka.address, "copy.delta", snapshots=folder) as follow:
+            wait_until(lambda: said in follow.problem() or follow.state().epoch, "the snapshot is not loaded")
+            assert follow.state().epoch == 0 and follow.score() is None and follow.caught_up(1) == AGAIN
+        rc, out, error = tool("follow", "--brokers", self.kafka.address, "--topic", "copy.delta", "--until-idle", "1s", "--snapshot", folder, check=False)
+        assert rc == 1 and said in error and not out, (out, error)
+        for model, begins in (("operated", r"snapshot epoch="), ("other", "$")):  # whoever names the model vouches for the topic
+            rc, out, error = tool("follow", "--brokers", self.kafka.address, "--topic", "copy.delta", "--until-idle", "1s", "--snapshot", folder, "--model", model, check=False)
+            assert rc == 1 and re.match(begins, out), (model, out, error)
+        try:
+            freshet.Replica.follow(self.kafka.address, "copy.delta", snapshots=folder, timeout=0.5)
+            raise AssertionError("it serves what may be another model")
+        except TimeoutError as error:
+            assert said in str(error), error
+        with freshet.Replica.follow(self.kafka.address, "shown.delta", snapshots=folder) as replica:
+            assert replica.info.epoch == last and replica.info.reloads == 1
 
     def run(self):
         names = [n for n in vars(Cases) if n.startswith("a_")]

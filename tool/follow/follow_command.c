@@ -21,6 +21,8 @@ static const char usage[] =
     "freshet follow --brokers B --topic T [options]\n\n"
     "  --snapshot DIR      begin with this snapshot, or with the newest of this folder of snapshots, and load the\n"
     "                      next one after a gap or a rewind\n"
+    "  --model NAME        end when the topic or the snapshot is another model's. Needed where the snapshot names\n"
+    "                      another topic and T has no records\n"
     "  --partitions 0,3    rows of these delta partitions only (0 is always followed); default all\n"
     "  --until-idle 5s     end when the topic is read to its end and no record came for so long\n"
     "  --until-epoch N     end when epoch N is served\n"
@@ -238,6 +240,7 @@ int fr_tool_follow(int argc, char **argv)
         {.name = "--brokers", .value = &follow.from.topic.brokers, .required = true},
         {.name = "--topic", .value = &follow.from.topic.topic, .required = true},
         {.name = "--snapshot", .value = &follow.from.snapshots},
+        {.name = "--model", .value = &follow.from.model},
         {.name = "--partitions", .value = &partitions},
         {.name = "--until-idle", .duration_ms = &follow.until_idle_ms},
         {.name = "--until-epoch", .number = &follow.until_epoch, .min = 1},

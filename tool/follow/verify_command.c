@@ -23,7 +23,8 @@ enum {
 };
 
 static const char usage[] =
-    "freshet verify --state-dir D --brokers B --topic T [--snapshot DIR] [--kafka-file FILE] [--kafka NAME=VALUE]...\n"
+    "freshet verify --state-dir D --brokers B --topic T [--snapshot DIR] [--model NAME] [--kafka-file FILE]\n"
+    "               [--kafka NAME=VALUE]...\n"
     "freshet verify --state-dir D --replica DUMP\n\n"
     "Compares the state's public dump with that of a replica built from the topic, or with a replica's dump.\n"
     "Last line `verified: timeline 1 epoch 812 rows 90213 dense 12 hash 0x..` and exit 0; else the first difference,\n"
@@ -291,6 +292,7 @@ int fr_tool_verify(int argc, char **argv)
         {.name = "--topic", .value = &from.topic.topic},
         {.name = "--replica", .value = &replica},
         {.name = "--snapshot", .value = &from.snapshots},
+        {.name = "--model", .value = &from.model},
         {.name = "--kafka-file", .value = &from.topic.kafka_file},
         {.name = "--kafka",
          .many = properties,
@@ -301,7 +303,8 @@ int fr_tool_verify(int argc, char **argv)
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
     bool from_topic = from.topic.brokers && from.topic.topic;
-    if ((replica != NULL) == from_topic || (replica && (from.topic.brokers || from.topic.topic || from.snapshots))) {
+    if ((replica != NULL) == from_topic ||
+        (replica && (from.topic.brokers || from.topic.topic || from.snapshots || from.model))) {
         fprintf(stderr, "freshet verify: give either --brokers and --topic, or --replica\n\n%s", usage);
         return FR_TOOL_USAGE;
     }

@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise ImportError("following a topic needs the package confluent-kafka: pip install 'freshet[kafka]'") from error
 
-from .deltas import BadRecord, read_record
+from .deltas import BadRecord, Snapshot, read_record
 
 if TYPE_CHECKING:
     from .replica import Fed, Replica
@@ -23,13 +23,15 @@ HEAD_BYTES = 32  # of a record: its kind is in there, since writers keep the ord
 
 
 class Follower:
-    def __init__(self, replica: "Replica", brokers: str, topic: str, config: Dict[str, Any], snapshots: Union[str, os.PathLike, None] = None) -> None:
+    def __init__(self, replica: "Replica", brokers: str, topic: str, config: Dict[str, Any], snapshots: Union[str, os.PathLike, None] = None, named: bool = False) -> None:
         self.replica, self.topic, self.problem = replica, topic, ""
         self.error: Optional[BaseException] = None
         self._stop, self._changed = threading.Event(), threading.Condition()
         self._asked, self._refreshed, self._caught_up = 0, 0, 0  # calls of wait(): all, those that the known ends cover, those that are served
         self._held: Dict[int, Deque[bytes]] = {}  # of partitions that are ahead of the others: not taken yet
         self._snapshots, self._not_loaded, self._hinted = snapshots, "", False  # hinted: the topic is read from where a snapshot leads on
+        # Which model the topic is of is known (named: it was said at the start), else the snapshot must name the topic, or waits for a record (unproven).
+        self._named, self._unproven = named, False
         self._load()
         self.consumer = confluent_kafka.Consumer({"enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_uncommitted", **config,
                                                   "bootstrap.servers": brokers, "group.id": "freshet.reader", "enable.partition.eof": True})
@@ -47,9 +49,14 @@ class Follower:
         if self._snapshots is None:
             return
         try:
-            self.replica.load(self._snapshots)
-            self._hinted = True
-        except (FreshetError, OSError) as error:
+            snapshot = Snapshot(self._snapshots)
+            self._unproven = not self._named and not self.replica.info.np and snapshot.manifest.get("topic") != self.topic
+            if self._unproven:
+                raise BadRecord("%s is a snapshot of model %s, whose deltas are on topic %s, and no record of %s has shown yet that it is of that model; if it is, name the model (model=NAME)"
+                                % (snapshot.path, snapshot.model_name, snapshot.manifest.get("topic"), self.topic))
+            self.replica.load(snapshot.path)
+            self._hinted = self._named = True
+        except (BadRecord, FreshetError, OSError) as error:
             self._not_loaded = str(error)
 
     def _watermarks(self, partition: int, seconds: float) -> Tuple[int, int]:
@@ -219,7 +226,10 @@ class Follower:
                     if fed is None:
                         self._read_again()
                         return
-                    if fed.reloaded:
+                    proven = self._unproven and self.replica.info.np > 0
+                    if proven:
+                        self._load()
+                    if fed.reloaded or (proven and self._hinted):
                         self._hinted = True
                         self._held = {}
                         self._assign()

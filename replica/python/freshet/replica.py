@@ -149,7 +149,7 @@ class Replica:
         from .follow import Follower
         replica = cls(**options)
         try:
-            replica._following = Follower(replica, brokers, topic, dict(config or {}), options.get("snapshots"))
+            replica._following = Follower(replica, brokers, topic, dict(config or {}), options.get("snapshots"), options.get("model") is not None)
             replica._following.wait(timeout)
         except BaseException:
             replica.close()

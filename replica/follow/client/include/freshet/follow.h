@@ -26,8 +26,11 @@ struct freshet_follow;
 /* Texts are borrowed during freshet_follow_start only. */
 struct freshet_follow_options {
     const char *brokers, *topic;
-    const char *snapshots;      /* the daemon's folder of snapshots or a copy; NULL: none */
-    const char *model;          /* expected; NULL: that of the first record */
+    const char *snapshots; /* the daemon's folder of snapshots or a copy; NULL: none */
+    /* Expected; NULL: that of the first record, or of a snapshot that names this topic. A snapshot
+     * that names another topic is loaded once a record, or this name, shows that it is of the
+     * model. */
+    const char *model;
     const uint32_t *partitions; /* to follow, 0 is always added; NULL: all */
     size_t n_partitions;
     uint64_t memory_max; /* bytes of the replica and its readers; 0: what the system gives */
