@@ -355,6 +355,34 @@ enum fr_status fr_dir_make(const char *path, struct fr_err *err)
     return make_one(part, err);
 }
 
+bool fr_file_resolve(const char *path, char out[PATH_MAX])
+{
+    char there[PATH_MAX], found[PATH_MAX];
+    size_t end = strlen(path);
+    if (end >= sizeof(there))
+        return false;
+    memcpy(there, path, end + 1);
+    while (!realpath(end ? there : ".", found)) {
+        if (errno != ENOENT || end == 0)
+            return false;
+        while (end > 0 && there[end - 1] == '/')
+            end--;
+        while (end > 0 && there[end - 1] != '/')
+            end--;
+        there[end] = '\0';
+    }
+    const char *missing = path + end + strspn(path + end, "/");
+    const char *between = missing[0] && strcmp(found, "/") != 0 ? "/" : "";
+    return snprintf(out, PATH_MAX, "%s%s%s", found, between, missing) < PATH_MAX;
+}
+
+bool fr_file_is_within(const char *path, const char *directory)
+{
+    size_t size = strlen(directory);
+    return strcmp(directory, "/") == 0 ||
+           (strncmp(path, directory, size) == 0 && (path[size] == '\0' || path[size] == '/'));
+}
+
 /* 0, or errno. */
 static int remove_entry(const FTSENT *entry)
 {

@@ -98,28 +98,11 @@ static bool is_state(const char *dir)
     return access(mark, F_OK) == 0;
 }
 
-/* Of a dir that need not be there: what is missing stands after the real path of the rest. */
-static bool real_path(const char *dir, char path[PATH_MAX])
-{
-    char there[PATH_MAX];
-    size_t end = strlen(dir);
-    while (snprintf(there, sizeof(there), "%.*s", (int)end, dir) < PATH_MAX && !realpath(end ? there : ".", path)) {
-        if (errno != ENOENT || end == 0)
-            return false;
-        while (end > 0 && dir[end - 1] == '/')
-            end--;
-        while (end > 0 && dir[end - 1] != '/')
-            end--;
-    }
-    size_t size = strlen(path);
-    return snprintf(path + size, PATH_MAX - size, "/%s", dir + end) < (int)(PATH_MAX - size);
-}
-
 enum fr_status fr_snapshot_place(const char *dir, struct fr_err *err)
 {
     static const char *const parts[] = {"cold", "fold", "journal", "savepoints"};
     char path[PATH_MAX];
-    if (!real_path(dir, path))
+    if (!fr_file_resolve(dir, path))
         return FR_OK;
     bool taken = is_state(path);
     for (char *slash = strrchr(path, '/'); slash && slash != path && !taken; slash = strrchr(path, '/')) {

@@ -357,9 +357,10 @@ enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err)
 
 /* ---- beginning from one ---- */
 
+static const char *const restored_parts[] = {"/cold", "/journal", "/fold"};
+
 static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *dir, struct fr_err *err)
 {
-    static const char *const parts[] = {"/cold", "/journal", "/fold"};
     char path[PATH_MAX];
     enum fr_status status = join(path, dir, "/hwm", err);
     if (status == FR_OK && access(path, F_OK) == 0)
@@ -377,8 +378,8 @@ static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *
         status = fr_dir_make(dir, err);
     if (status == FR_OK)
         status = fr_file_replace(disk, marker, "", 0, err);
-    for (size_t i = 0; i < FR_ARRAY_LEN(parts) && status == FR_OK; i++) {
-        status = join(path, dir, parts[i], err);
+    for (size_t i = 0; i < FR_ARRAY_LEN(restored_parts) && status == FR_OK; i++) {
+        status = join(path, dir, restored_parts[i], err);
         if (status == FR_OK)
             status = fr_dir_remove(disk, path, err);
     }
@@ -393,6 +394,24 @@ static enum fr_status lock_directory(const char *dir, int *lock, struct fr_err *
     if (status == FR_OK)
         status = fr_dir_make(dir, err);
     return status == FR_OK ? fr_file_lock(path, lock, err) : status;
+}
+
+/* A restore empties parts of the state's directory, and makes others there: neither may be the
+ * savepoint's own. */
+static enum fr_status check_apart(const char *path, const char *dir, struct fr_err *err)
+{
+    char savepoint[PATH_MAX], state[PATH_MAX], part[PATH_MAX];
+    if (!fr_file_resolve(path, savepoint) || !fr_file_resolve(dir, state))
+        return FR_OK; /* opening it says why */
+    bool apart = !fr_file_is_within(state, savepoint);
+    for (size_t i = 0; i < FR_ARRAY_LEN(restored_parts) && apart; i++)
+        apart = snprintf(part, sizeof(part), "%s%s", state, restored_parts[i]) >= (int)sizeof(part) ||
+                !fr_file_is_within(savepoint, part);
+    return apart ? FR_OK
+                 : fr_err_set(err, FR_E_MISMATCH,
+                              "the savepoint %s and the state directory %s lie in one another: give a state directory "
+                              "of its own",
+                              path, dir);
 }
 
 static enum fr_status copy_into(const struct fr_disk *disk, const char *path, const char *dir, struct fr_err *err)
@@ -442,6 +461,8 @@ enum fr_status fr_savepoint_restore(const char *path, const char *dir, const str
     struct fr_hwm mark = {0};
     bool copy_lost = false;
     enum fr_status status = fr_savepoint_look(path, out, err);
+    if (status == FR_OK)
+        status = check_apart(path, dir, err);
     if (status == FR_OK)
         status = join(hwm, path, "/hwm", err);
     if (status == FR_OK)

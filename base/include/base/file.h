@@ -4,6 +4,7 @@
 #ifndef FR_BASE_FILE_H
 #define FR_BASE_FILE_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,6 +58,11 @@ enum fr_status fr_dir_make(const char *path, struct fr_err *err) FR_MUST_CHECK;
  * first: path may have got its name by a rename, and a power cut would take that back, to a name
  * under which files would be missing. FR_E_IO, FR_E_DENIED, FR_E_LIMIT: some of it may be left. */
 enum fr_status fr_dir_remove(const struct fr_disk *disk, const char *path, struct fr_err *err) FR_MUST_CHECK;
+/* The absolute path without links. It need not be there: what is missing follows the resolved rest
+ * as it was written. False: a part cannot be looked at, or it is too long. */
+bool fr_file_resolve(const char *path, char out[PATH_MAX]);
+/* Of two resolved paths: they are one, or the first lies below the second. */
+bool fr_file_is_within(const char *path, const char *directory);
 /* flock(LOCK_EX|LOCK_NB) on path (created); FR_E_BUSY names the holder's pid when the file says it.
  * The descriptor stays open for the life of the process. */
 enum fr_status fr_file_lock(const char *path, int *fd, struct fr_err *err) FR_MUST_CHECK;

@@ -524,6 +524,32 @@ FR_CASE(a_lock_ends_with_its_process)
     close(fd);
 }
 
+FR_CASE(a_path_is_resolved_as_far_as_it_is_there)
+{
+    struct place *place = *state;
+    char link[160], path[PATH_MAX + 40], real[PATH_MAX], found[PATH_MAX];
+    assert_non_null(realpath(place->root, real));
+    snprintf(link, sizeof(link), "%s/link", place->root);
+    assert_int_equal(symlink(".", link), 0);
+    static const char *const ends[][2] = {
+        {"", ""}, {"/", ""}, {"/link", ""}, {"/link/link/", ""}, {"/link/new", "/new"}, {"/link//new/b/", "/new/b/"}};
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        char expected[PATH_MAX + 40];
+        snprintf(path, sizeof(path), "%s%s", place->root, ends[i][0]);
+        snprintf(expected, sizeof(expected), "%s%s", real, ends[i][1]);
+        assert_true(fr_file_resolve(path, found));
+        assert_string_equal(found, expected);
+    }
+    assert_true(fr_file_resolve("/", found) && strcmp(found, "/") == 0);
+    assert_true(fr_file_resolve("/fr_no_such/x", found) && strcmp(found, "/fr_no_such/x") == 0);
+    assert_non_null(getcwd(real, sizeof(real)));
+    snprintf(path, sizeof(path), "%s/fr_no_such", real);
+    assert_true(fr_file_resolve("fr_no_such", found));
+    assert_string_equal(found, path);
+    assert_true(fr_file_is_within("/a/b", "/a") && fr_file_is_within("/a", "/a") && fr_file_is_within("/a", "/"));
+    assert_false(fr_file_is_within("/ab", "/a") || fr_file_is_within("/a", "/a/b"));
+}
+
 FR_CASE(free_space_is_known)
 {
     struct place *place = *state;
@@ -560,6 +586,7 @@ int main(void)
         CASE(a_walk_that_fails_is_no_removed_tree),
         CASE(a_lock_is_exclusive_and_names_its_holder),
         CASE(a_lock_ends_with_its_process),
+        CASE(a_path_is_resolved_as_far_as_it_is_there),
         CASE(free_space_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

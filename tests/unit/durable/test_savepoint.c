@@ -190,6 +190,42 @@ FR_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint)
     assert_int_equal(fr_savepoint_restore(at.dir, scene.dir, NULL, NULL, &from, &err), FR_E_EXISTS);
 }
 
+FR_CASE(a_restore_refuses_a_state_and_a_savepoint_that_lie_in_one_another)
+{
+    struct scene scene;
+    char dir[SCENE_PATH + 32], inside[SCENE_PATH + 64];
+    struct fr_durable *durable = make_state(&scene, 1);
+    struct scene at = beside(&scene), other = beside(&scene);
+    struct fr_savepoint from;
+    struct fr_err err = {0};
+    (void)take(durable, &at);
+    fr_durable_close(durable);
+    static const char *const below[] = {"", "/state", "/cold/state", "/./a/state", "/journal/"};
+    for (size_t i = 0; i < sizeof(below) / sizeof(below[0]); i++) {
+        snprintf(dir, sizeof(dir), "%s%s", at.dir, below[i]);
+        enum fr_status status = fr_savepoint_restore(at.dir, dir, NULL, NULL, &from, &err);
+        if (status != FR_E_MISMATCH || !strstr(err.text, "lie in one another"))
+            fail_msg("%s: %d %s", dir, status, err.text);
+    }
+    assert_true(holds(&at, FOLDED));
+    static const char *const parts[] = {"cold", "journal", "fold"};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) { /* what a restore empties */
+        snprintf(dir, sizeof(dir), "%s/%s", other.dir, parts[i]);
+        snprintf(inside, sizeof(inside), "%s/savepoint", dir);
+        assert_int_equal(fr_dir_make(dir, &err), FR_OK);
+        assert_int_equal(rename(at.dir, inside), 0);
+        assert_int_equal(fr_savepoint_restore(inside, other.dir, NULL, NULL, &from, &err), FR_E_MISMATCH);
+        assert_int_equal(rename(inside, at.dir), 0);
+        assert_true(holds(&at, FOLDED));
+    }
+    snprintf(dir, sizeof(dir), "%s/savepoints", other.dir); /* where a state's own lie */
+    snprintf(inside, sizeof(inside), "%s/savepoint", dir);
+    assert_int_equal(fr_dir_make(dir, &err), FR_OK);
+    assert_int_equal(rename(at.dir, inside), 0);
+    assert_int_equal(fr_savepoint_restore(inside, other.dir, NULL, NULL, &from, &err), FR_OK);
+    assert_true(holds(&other, FOLDED));
+}
+
 FR_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing)
 {
     struct scene scene;
@@ -412,6 +448,7 @@ int main(void)
         SCENE_CASE(what_a_crash_left_of_savepoints_goes_when_the_state_is_opened),
         SCENE_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline),
         SCENE_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint),
+        SCENE_CASE(a_restore_refuses_a_state_and_a_savepoint_that_lie_in_one_another),
         SCENE_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing),
         SCENE_CASE(a_savepoint_is_asked_for_by_name_and_answered),
         SCENE_CASE(a_process_that_opens_no_further_file_calls_no_savepoint_damaged),
