@@ -3,8 +3,9 @@
  *
  * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp,
  * no key. At most one file is open at a time: the caller begins one, reads it until it is finished,
- * begins the next. Whether a file still is the one that was read shows when its last delivered line
- * comes by again: it is begun there. Owner: ingest thread. */
+ * begins the next. A file whose path is written in another way than before (relative or absolute,
+ * through a link) is the same one and gets that name. Whether a file still is the one that was read
+ * shows when its last delivered line comes by again: it is begun there. Owner: ingest thread. */
 #include "files.h"
 
 #include <errno.h>
@@ -18,6 +19,8 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "ingest/lines.h"
 
 enum { LINE_MAX_DEFAULT = 1 << 20 }; /* of record_max, as in the decoder */
@@ -26,6 +29,7 @@ struct files {
     const struct fr_conf *conf;
     uint32_t n;
     struct fr_source_partition *names; /* [n] the layout */
+    bool *renamed;                     /* [n] the state had it under another name */
     struct fr_lines *lines;            /* of the open file */
     uint32_t open;
     char length[24]; /* of the last line that was too long, for its letter */
@@ -141,6 +145,7 @@ static void close_files(void *self)
     struct files *files = self;
     fr_lines_free(files->lines);
     free(files->names);
+    free(files->renamed);
     free(files);
 }
 
@@ -180,6 +185,9 @@ static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *str
         stream->next = 0;
     stream->from = stream->mark.offset >= 0 ? stream->mark.offset : stream->next;
     fr_stream_resolve(ingest, stream);
+    const struct files *files = stream->feed->source.self;
+    if (files->renamed[stream->partition])
+        fr_stream_moved(ingest, stream); /* recorded although no line may come for long */
     return FR_OK;
 }
 
@@ -265,14 +273,79 @@ enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_stream *strea
 
 _Static_assert(FR_FILE_PATH_MAX + sizeof(FR_FILE_TOPIC) <= FR_TOPIC_MAX, "every path has a topic");
 
-void fr_files_open(const struct fr_conf *conf, struct fr_feed *out)
+static bool is_configured(const struct fr_conf *conf, const char *path)
+{
+    for (uint32_t i = 0; i < conf->ingest.n_files; i++)
+        if (strcmp(conf->ingest.files[i], path) == 0)
+            return true;
+    return false;
+}
+
+/* Of a file that is not there the path decides. */
+static bool is_same_file(const char *path, const char *other)
+{
+    struct stat a, b;
+    char resolved[2][PATH_MAX];
+    if (stat(path, &a) == 0 && stat(other, &b) == 0)
+        return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return fr_file_resolve(path, resolved[0]) && fr_file_resolve(other, resolved[1]) &&
+           strcmp(resolved[0], resolved[1]) == 0;
+}
+
+/* A relative path leads elsewhere from another working directory, where nothing shows whether a
+ * file of the same name is the one that was read. */
+static void warn_of_likely_same(const char *path, const char *other)
+{
+    const char *name = strrchr(path, '/'), *other_name = strrchr(other, '/');
+    bool same_name = strcmp(name ? name + 1 : path, other_name ? other_name + 1 : other) == 0;
+    if (same_name && other[0] != '/' && access(other, F_OK) != 0)
+        fr_log(
+            FR_LOG_WARN, "ingest", "file_unknown",
+            "path=%s known=%s note=\"read from its first line: the state has a file of this name under a relative "
+            "path that leads nowhere from this working directory. If they are one file, its lines take effect twice: "
+            "restore a savepoint, and write the path as before or start in the directory of before\"",
+            path, other);
+}
+
+/* Of a file without a position: the one of the same file under a path that is configured no
+ * more. */
+static struct fr_partition_position *find_same(const struct fr_conf *conf, struct fr_positions *known,
+                                               const struct fr_source_partition *name)
+{
+    struct fr_partition_position *same = NULL;
+    for (uint32_t i = 0; i < known->count; i++)
+        if (strcmp(known->partitions[i].topic, name->topic) == 0)
+            return NULL;
+    for (uint32_t i = 0; i < known->count && !same; i++) {
+        struct fr_partition_position *p = &known->partitions[i];
+        if (!fr_is_file_topic(p->topic) || is_configured(conf, fr_file_path(p->topic)))
+            continue;
+        if (is_same_file(fr_file_path(name->topic), fr_file_path(p->topic)))
+            same = p;
+        else
+            warn_of_likely_same(fr_file_path(name->topic), fr_file_path(p->topic));
+    }
+    return same;
+}
+
+void fr_files_open(const struct fr_conf *conf, struct fr_positions *known, struct fr_feed *out)
 {
     struct files *files = fr_alloc(1, sizeof(*files));
     files->conf = conf;
     files->n = conf->ingest.n_files;
     files->names = fr_alloc(files->n, sizeof(*files->names));
+    files->renamed = fr_alloc(files->n, sizeof(*files->renamed));
     for (uint32_t i = 0; i < files->n; i++)
         snprintf(files->names[i].topic, FR_TOPIC_MAX, FR_FILE_TOPIC "%s", conf->ingest.files[i]);
+    for (uint32_t i = 0; i < files->n; i++) {
+        struct fr_partition_position *same = find_same(conf, known, &files->names[i]);
+        files->renamed[i] = same != NULL;
+        if (!same)
+            continue;
+        fr_log(FR_LOG_INFO, "ingest", "file_renamed", "from=%s to=%s offset=%" PRId64, same->topic,
+               files->names[i].topic, same->offset);
+        memcpy(same->topic, files->names[i].topic, FR_TOPIC_MAX);
+    }
     *out = (struct fr_feed){
         .source =
             {

@@ -7,8 +7,9 @@
 
 #define FR_FILE_TOPIC "file:"
 
-/* Borrows the conf, which reads JSON and whose paths are sound. */
-void fr_files_open(const struct fr_conf *conf, struct fr_feed *out);
+/* Borrows the conf, which reads JSON and whose paths are sound. A file that the state knows by
+ * another way to write its path gets its present name in `known`. */
+void fr_files_open(const struct fr_conf *conf, struct fr_positions *known, struct fr_feed *out);
 /* The first event of a file that was begun at its last delivered line, or its end where a line was
  * only half in effect. FR_E_MISMATCH. */
 enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event,

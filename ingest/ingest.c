@@ -57,7 +57,7 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
     ingest->file_conf = *conf;
     ingest->file_conf.ingest.format = FR_FORMAT_JSON;
     if (status == FR_OK && ingest->n_files)
-        fr_files_open(&ingest->file_conf, &ingest->files);
+        fr_files_open(&ingest->file_conf, &ingest->shared.known, &ingest->files);
     ingest->files.proof = &ingest->proofs[0];
     ingest->topics.proof = &ingest->proofs[1];
     ingest->polled = ingest->n_files ? &ingest->files : &ingest->topics;
@@ -292,6 +292,9 @@ void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions)
     pthread_mutex_lock(&shared->mutex);
     if (positions->cluster_id[0] == 0)
         memcpy(positions->cluster_id, shared->known.cluster_id, sizeof(positions->cluster_id));
+    /* a file's path may be written in another way now */
+    for (uint32_t i = 0; i < positions->count; i++)
+        memcpy(positions->partitions[i].topic, shared->known.partitions[i].topic, FR_TOPIC_MAX);
     uint32_t had = shared->skips_due ? 0 : positions->count;
     for (uint32_t i = positions->count; i < shared->n_resolved; i++) {
         const struct fr_partition_position *p = &shared->known.partitions[i];
