@@ -114,14 +114,24 @@ static enum fr_status last_copies_timed_out(struct fr_service *service, struct f
         return fr_err_set(
             err, FR_E_UNAVAILABLE,
             "export.drain_timeout passed while the savepoint of savepoint.at_drain was taken; every epoch "
-            "is published and nothing is lost: take it now with `freshet savepoint --state-dir %s`",
-            conf->state_dir);
+            "is %s and nothing is lost: take it now with `freshet savepoint --state-dir %s`",
+            conf->ingest.brokers ? "published" : "durable", conf->state_dir);
     pthread_mutex_lock(&service->lock);
     snprintf(problem, sizeof(problem), "%s", service->snapshots.problem);
     snprintf(current, sizeof(current), "%s", service->snapshots.current_name);
     pthread_mutex_unlock(&service->lock);
     bool as_export = conf->snapshot.quantize == FR_SNAPSHOT_AS_EXPORT;
     /* What went wrong comes last: a text that is too long is cut there, not in the command. */
+    if (!conf->ingest.brokers)
+        return fr_err_set(
+            err, FR_E_UNAVAILABLE,
+            "export.drain_timeout passed before the snapshot of the last epoch was written, named by "
+            "CURRENT and uploaded. Every epoch is durable and nothing is lost, but CURRENT names %s: take "
+            "it now with `freshet snapshot --state-dir %s --dir %s%s%s` and upload it yourself "
+            "(snapshot.hook does not run), or start the daemon again. Raise export.drain_timeout above the "
+            "time that writing and uploading a snapshot takes. State of the snapshot: %s",
+            current[0] ? current : "no snapshot", conf->state_dir, conf->snapshot.dir, as_export ? "" : " --quantize ",
+            as_export ? "" : fr_snapshot_quantize_text(conf->snapshot.quantize), problem[0] ? problem : "under way");
     return fr_err_set(err, FR_E_UNAVAILABLE,
                       "export.drain_timeout passed before the snapshot of the last epoch was written, named by CURRENT "
                       "and uploaded. Every epoch is published and nothing is lost, but CURRENT names %s, and replicas "
@@ -135,11 +145,32 @@ static enum fr_status last_copies_timed_out(struct fr_service *service, struct f
                       problem[0] ? problem : "under way");
 }
 
-static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err *err)
+/* An epoch was cut that is not durable, or training has not ended: records of it are read again. */
+static enum fr_status not_durable(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_ingest_status ingest;
+    const char *what = atomic_load(&service->waits_for);
+    fr_ingest_get_status(service->ingest, &ingest);
+    if (!atomic_load(&service->waiting_cut_ns))
+        what = "its last batch";
+    else if (!what)
+        what = "the disk under state_dir";
+    enum fr_status status =
+        fr_err_set(err, FR_E_UNAVAILABLE,
+                   "drain_timeout passed before epoch %" PRIu64 " was durable: it waits for %s%s%s%s; nothing is lost: "
+                   "the next start reads its records again",
+                   atomic_load(&service->durable_epoch) + 1, what, ingest.problem[0] ? " (" : "", ingest.problem,
+                   ingest.problem[0] ? ")" : "");
+    fr_ingest_status_release(&ingest);
+    return status;
+}
+
+enum fr_status fr_service_drain_timed_out(struct fr_service *service, struct fr_err *err)
 {
     struct fr_publisher_status publisher;
-    bool cut = atomic_load(&service->loops[FR_LOOP_TRAINER].done) && atomic_load(&service->loops[FR_LOOP_DURABLE].done);
-    if (cut && all_published(service))
+    if (!atomic_load(&service->loops[FR_LOOP_TRAINER].done) || !atomic_load(&service->loops[FR_LOOP_DURABLE].done))
+        return not_durable(service, err);
+    if (all_published(service))
         return last_copies_timed_out(service, err);
     fr_publisher_get_status(service->publisher, &publisher);
     if (publisher.refused[0]) /* time does not help */
@@ -188,6 +219,6 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
         if (finished && all_published(service) && last_savepoint_taken(service) && last_snapshot_named(service))
             return drained(service, err);
         if (now_ns - drain_begin_ns > (uint64_t)service->conf->export_.drain_timeout_ms * 1000000u)
-            return drain_timed_out(service, err);
+            return fr_service_drain_timed_out(service, err);
     }
 }

@@ -258,6 +258,9 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err) F
 void fr_service_close(struct fr_service *service);
 
 /* run.c */
+/* A drain has used up export.drain_timeout: what it lacks, what became of the rest, and what to do.
+ * FR_E_UNAVAILABLE; FR_E_MISMATCH where no retry helps. */
+enum fr_status fr_service_drain_timed_out(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 /* Whether the answer of fr_signals_wait asks for a drain. A second SIGTERM ends the process, unless
  * it belongs to the first: `timeout` and others signal a process and then its group, so that one
