@@ -330,6 +330,9 @@ static enum fr_status make_one(const char *path, struct fr_err *err)
             return FR_OK; /* also where the parent is read-only to us */
         return fr_err_set(err, FR_E_MISMATCH, "%s exists and is not a directory; give another path", path);
     }
+    if (number == EEXIST)
+        return fr_err_set(err, FR_E_MISMATCH, "%s is a link that leads nowhere; make its target, or give another path",
+                          path);
     return fr_disk_error(err, "create directory", path, number);
 }
 

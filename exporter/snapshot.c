@@ -63,10 +63,7 @@ static enum fr_status open_part(struct writing *w, const struct part *part, int 
     if (status != FR_OK)
         return status;
     *fd = w->disk->open(w->disk->self, path, flags | O_CLOEXEC, CREATE_MODE);
-    if (*fd >= 0)
-        return FR_OK;
-    status = errno == ENOSPC || errno == EDQUOT ? FR_E_NO_SPACE : errno == EACCES ? FR_E_DENIED : FR_E_IO;
-    return fr_err_set(w->err, status, "cannot write %s: %s", path, strerror(errno));
+    return *fd >= 0 ? FR_OK : fr_disk_error(w->err, "write", path, errno);
 }
 
 static enum fr_status close_part(struct writing *w, int fd, const char *path, enum fr_status status)

@@ -43,6 +43,10 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
         status = FR_E_NO_SPACE;
     else if (strncmp(text, "Corruption", 10) == 0)
         status = FR_E_CORRUPT;
+    else if (strstr(text, "File too large"))
+        status = FR_E_LIMIT;
+    else if (strstr(text, "Too many open files"))
+        status = FR_E_NO_DESCRIPTORS;
     /* While it opens, RocksDB names the MANIFEST whatever it was reading. */
     const char *damaged = strstr(text, "MANIFEST") && !strstr(text, ".sst")
                               ? "one of the .sst files there is damaged, or the MANIFEST (RocksDB names it for both)"
@@ -53,7 +57,10 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
                    "a copy of the directory, or begin a state from a savepoint (--restore)",
                    what, path, text, damaged);
     else
-        fr_err_set(err, status, "cannot %s the cold store %s: %.500s", what, path, text);
+        fr_err_set(err, status, "cannot %s the cold store %s: %.500s%s", what, path, text,
+                   status == FR_E_LIMIT ? "; raise the limit of the size of files (LimitFSIZE= of systemd, ulimit -f)"
+                   : status == FR_E_NO_DESCRIPTORS ? "; raise the limit (LimitNOFILE= of systemd, ulimit -n)"
+                                                   : "");
     rocksdb_free(text);
     return status;
 }

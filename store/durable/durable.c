@@ -27,7 +27,8 @@
 
 enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err)
 {
-    enum fr_status status = cause == FR_E_CORRUPT ? FR_E_CORRUPT : FR_E_IO;
+    bool kept = cause == FR_E_CORRUPT || cause == FR_E_LIMIT || cause == FR_E_NO_DESCRIPTORS || cause == FR_E_DENIED;
+    enum fr_status status = kept ? cause : FR_E_IO;
     if (err)
         err->status = status;
     pthread_mutex_lock(&durable->index);

@@ -75,8 +75,8 @@ struct fr_durable {
     struct fr_hwm hwm;
 };
 
-/* Marks the object dead; returns FR_E_CORRUPT when that is the cause and FR_E_IO for all others.
- * err keeps its text. */
+/* Marks the object dead; returns the cause where an operator must decide (FR_E_CORRUPT, FR_E_LIMIT,
+ * FR_E_NO_DESCRIPTORS, FR_E_DENIED) and FR_E_IO for all others. err keeps its text. */
 enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err);
 /* Returns the error of which the object is dead (FR_E_IO or FR_E_CORRUPT), FR_E_STATE when a writer
  * is needed and the object is read-only. */

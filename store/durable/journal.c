@@ -202,14 +202,6 @@ enum fr_status fr_journal_read(const struct fr_journal *journal, struct fr_journ
 
 /* ---- opening and scanning ---- */
 
-static enum fr_status open_error(const char *path, int number, const char *what, struct fr_err *err)
-{
-    enum fr_status status = number == ENOSPC || number == EDQUOT ? FR_E_NO_SPACE
-                            : number == ENOENT                   ? FR_E_NOT_FOUND
-                                                                 : FR_E_IO;
-    return fr_err_set(err, status, "cannot %s %s: %s", what, path, strerror(number));
-}
-
 static enum fr_status read_file_head(const struct fr_journal *journal, struct fr_journal_file *file, const char *path,
                                      struct fr_err *err)
 {
@@ -251,7 +243,7 @@ enum fr_status fr_journal_use(const struct fr_journal *journal, struct fr_journa
     char path[PATH_MAX];
     fr_journal_path(journal, file->first, path);
     if (!fr_journal_descriptors_open(journal, file, path, journal->writes ? O_RDWR : O_RDONLY))
-        return open_error(path, errno, "open", err);
+        return fr_disk_error(err, "open", path, errno);
     return FR_OK;
 }
 
@@ -269,7 +261,7 @@ enum fr_status fr_journal_file_open(const struct fr_journal *journal, uint64_t f
         return status;
     }
     if (fstat(file->fd, &info) != 0)
-        status = open_error(path, errno, "stat", err);
+        status = fr_disk_error(err, "stat", path, errno);
     else if (!S_ISREG(info.st_mode) || info.st_size < 0)
         status = fr_err_set(err, FR_E_CORRUPT, "%s is not a regular file", path);
     else
@@ -410,7 +402,7 @@ enum fr_status fr_journal_file_create(const struct fr_journal *journal, const st
     if (!fr_journal_descriptors_open(journal, file, path, O_RDWR | O_CREAT | O_EXCL)) {
         int number = errno;
         fr_journal_file_free(journal, file);
-        return open_error(path, number, "create", err);
+        return fr_disk_error(err, "create", path, number);
     }
     file->head = fr_alloc(1, head->size + 1);
     if (head->size > 0)

@@ -66,12 +66,11 @@ static enum fr_status copy_file(const struct fr_disk *disk, const char *from, co
 {
     int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (source < 0)
-        return fr_err_set(err, errno == EACCES ? FR_E_DENIED : FR_E_IO, "cannot open %s: %s", from, strerror(errno));
+        return fr_disk_error(err, "open", from, errno);
     int target = disk->open(disk->self, to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     enum fr_status status = FR_OK;
     if (target < 0)
-        status =
-            fr_err_set(err, errno == ENOSPC ? FR_E_NO_SPACE : FR_E_IO, "cannot create %s: %s", to, strerror(errno));
+        status = fr_disk_error(err, "create", to, errno);
     else
         status = copy_bytes(disk, source, target, to, err);
     if (target >= 0)

@@ -432,8 +432,7 @@ enum fr_status fr_sorted_writer_open(const char *path, uint64_t direct_bytes, st
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
-        return fr_err_set(err, errno == ENOSPC || errno == EDQUOT ? FR_E_NO_SPACE : FR_E_IO, "cannot create %s: %s",
-                          path, strerror(errno));
+        return fr_disk_error(err, "create", path, errno);
     struct fr_sorted_writer *sst = fr_alloc(1, sizeof(*sst));
     sst->path = fr_strdup(path);
     sst->fd = fd;

@@ -25,13 +25,13 @@ class Cases:
         self.work = work
         self.starts = 0
 
-    def start(self, state=None, sets=(), arguments=(), before=None, env=None):
-        """freshetd with a broker that is not there; its standard error in a file."""
+    def start(self, state=None, sets=(), arguments=(), before=None, env=None, config=CONFIG, brokers=True):
+        """freshetd with a broker that is not there, or without one; its standard error in a file."""
         self.starts += 1
         state = state or self.work.path / f"state{self.starts}"
         log = self.work.path / f"{self.starts}.log"
-        command = [harness.BUILD / "daemon/freshetd", "--config", CONFIG, *arguments]
-        for item in ("metrics.listen=127.0.0.1:0", f"state_dir={state}", "ingest.brokers=127.0.0.1:9", *sets):
+        command = [harness.BUILD / "daemon/freshetd", "--config", config, *arguments]
+        for item in ("metrics.listen=127.0.0.1:0", f"state_dir={state}", *(["ingest.brokers=127.0.0.1:9"] if brokers else []), *sets):
             command += ["--set", item]
         process = subprocess.Popen([*map(str, command)], stderr=open(log, "wb"), stdout=subprocess.DEVNULL, preexec_fn=before, env={**os.environ, **(env or {})})
         return process, log
@@ -111,6 +111,19 @@ class Cases:
         for size in (8192, 300_000):  # the log is a file, too
             self.ends(3, "status=limit", "File too large", "ulimit -f", before=limit(resource.RLIMIT_FSIZE, size))
 
+    def a_file_that_may_not_grow_any_more_is_for_an_operator(self):
+        samples = self.work.path / "samples.jsonl"
+        samples.write_text("".join('{"t":%d,"y":{"click":%d},"f":{"sample":%d,"user_id":%d,"price":1}}\n' % (1700000000000 + i, i % 2, i, i % 50) for i in range(20000)))
+        config = self.work.path / "files.yaml"
+        config.write_text(re.sub(r"^ingest: .*$", "ingest: {format: json, batch_wait: 5ms, files: [%s]}" % samples, CONFIG.read_text(), flags=re.M))
+        # the journal; the cold store, whose files are larger than those of the journal
+        for size, sets in ((1 << 20, ()), (700_000, ("unfolded_max=256KiB",))):
+            options = {"config": config, "brokers": False, "arguments": ("--until", "end"), "sets": ("epoch=50ms", *sets)}
+            state = self.work.path / f"grown{size}"
+            self.ends(3, "status=limit", "File too large", "ulimit -f", state=state, before=limit(resource.RLIMIT_FSIZE, size), **options)
+            process, log = self.start(state=state, **options)
+            assert process.wait(PATIENCE) == 0 and "samples=20000" in log.read_text(), log.read_text()[-2000:]
+
     def a_state_dir_that_cannot_be_is_for_an_operator(self):
         file = self.work.path / "file"
         file.touch()
@@ -118,6 +131,10 @@ class Cases:
         self.ends(3, "is not a directory", state=file / "below")
         self.ends(3, "File name too long", "use a shorter path", state=self.work.path / ("a" * 300))
         self.ends(3, "cannot create directory", state="/proc/freshet")
+        (self.work.path / "dangling").symlink_to(self.work.path / "nowhere")
+        (self.work.path / "loop").symlink_to("loop")
+        for name in ("dangling", "loop"):
+            self.ends(3, "status=mismatch", "is a link that leads nowhere", state=self.work.path / name)
 
     def a_start_on_a_full_disk_says_to_make_room(self):
         disk, first = self.work.path / "disk", self.work.path / "first"
