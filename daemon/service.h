@@ -82,6 +82,7 @@ struct fr_loop_thread {
 struct fr_retry {
     uint64_t next_ns;
     uint32_t wait_ms;
+    uint64_t since_ns;          /* the first try began; 0: no try has failed */
     unsigned long long told_ns; /* its last line in the log; 0: none */
     uint64_t told_text;         /* hash of the reason in it */
 };

@@ -76,14 +76,28 @@ void fr_service_retry_good(struct fr_service *service, struct fr_retry *retry, c
     fr_log(FR_LOG_INFO, source, "goes_on", "after=retries");
 }
 
+/* Why the start waits, and for how long: a broker that hangs says nothing new by itself. */
+static void say_starting(struct fr_service *service, const struct fr_retry *retry, const char *why)
+{
+    char text[sizeof(service->starting)];
+    uint64_t seconds = (fr_mono_ns(service->clock) - retry->since_ns) / 1000000000u;
+    if (seconds == 0)
+        snprintf(text, sizeof(text), "%s", why);
+    else
+        snprintf(text, sizeof(text), "%.900s (tried again for %" PRIu64 " s)", why, seconds);
+    set_starting(service, text);
+}
+
 /* The status of `check`, repeated until it is good; FR_AGAIN meanwhile. Why it waits is in /readyz
- * and the log at once, and trouble from FR_RETRY_TOLD_MS on. */
+ * and the log at once, and it is trouble from FR_RETRY_TOLD_MS on: of waiting, or of a question that
+ * nobody answers. */
 static enum fr_status try_again(struct fr_service *service, struct fr_retry *retry, const char *what,
                                 enum fr_status (*check)(struct fr_service *service, struct fr_err *err),
                                 struct fr_err *err)
 {
     if (fr_mono_ns(service->clock) < retry->next_ns)
         return FR_AGAIN;
+    uint64_t begin_ns = fr_mono_ns(service->clock);
     enum fr_status status = check(service, err);
     if (status == FR_OK) {
         set_starting(service, "");
@@ -94,8 +108,11 @@ static enum fr_status try_again(struct fr_service *service, struct fr_retry *ret
     wait_longer(service, retry);
     if (status == FR_AGAIN)
         return FR_AGAIN;
-    set_starting(service, err->text);
-    tell_retry(service, retry, what, err, retry->wait_ms >= FR_RETRY_TOLD_MS);
+    if (!retry->since_ns)
+        retry->since_ns = begin_ns ? begin_ns : 1;
+    uint64_t tried_ms = (fr_mono_ns(service->clock) - retry->since_ns) / NS_PER_MS;
+    say_starting(service, retry, err->text);
+    tell_retry(service, retry, what, err, retry->wait_ms >= FR_RETRY_TOLD_MS || tried_ms >= FR_RETRY_TOLD_MS);
     return FR_AGAIN;
 }
 

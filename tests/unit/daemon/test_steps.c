@@ -14,7 +14,7 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
         assert_int_equal(w->checks, tries);
         /* a topic that was just made has no leader: no trouble in the first moments */
         assert_string_equal(reason("publisher"), wait_ms < FR_RETRY_TOLD_MS ? "" : "as scripted");
-        assert_string_equal(w->service.starting, "as scripted");
+        assert_int_equal(strncmp(w->service.starting, "as scripted", strlen("as scripted")), 0);
         fr_clock_fake_advance_ms(&w->clock, wait_ms - 1);
         expect(fr_step_publish, FR_AGAIN);
         assert_int_equal(w->checks, tries);
@@ -30,6 +30,24 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
     assert_int_equal(w->offered, 7);
     assert_string_equal(reason("publisher"), "");
     assert_string_equal(w->service.starting, "");
+}
+
+/* It takes connections and answers nothing: each question waits for its own end. */
+FR_CASE(a_broker_that_hangs_is_trouble_at_once_and_readiness_says_for_how_long)
+{
+    w->check = FR_E_UNAVAILABLE;
+    w->check_ms = 5000;
+    expect(fr_step_publish, FR_AGAIN);
+    assert_string_equal(reason("publisher"), "as scripted");
+    assert_string_equal(w->service.starting, "as scripted (tried again for 5 s)");
+    fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MIN);
+    expect(fr_step_publish, FR_AGAIN);
+    assert_string_equal(w->service.starting, "as scripted (tried again for 10 s)");
+    w->check = FR_OK;
+    fr_clock_fake_advance_ms(&w->clock, 2 * FR_RETRY_MS_MIN);
+    expect(fr_step_publish, FR_OK);
+    assert_string_equal(w->service.starting, "");
+    assert_string_equal(reason("publisher"), "");
 }
 
 FR_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_minute)
@@ -247,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FR_STEP_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_good),
+        FR_STEP_CASE(a_broker_that_hangs_is_trouble_at_once_and_readiness_says_for_how_long),
         FR_STEP_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_minute),
         FR_STEP_CASE(a_check_that_can_never_be_good_ends_the_loop),
         FR_STEP_CASE(nothing_is_read_before_the_delta_topic_is_known_to_be_ours),
