@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "durable/savepoint.h"
 
-enum { LOOK_MS = 200, NS_PER_MS = 1000000, QUOTED_MAX = 2200 };
+enum { LOOK_MS = 200, RETRY_MS_MIN = 1000, RETRY_MS_MAX = 60000, NS_PER_MS = 1000000, QUOTED_MAX = 2200 };
 
 static const char auto_begin[] = "auto-";
 
@@ -102,8 +102,12 @@ static enum fr_status answer_request(struct fr_service *service, const char *nam
     if (status == FR_E_EXISTS) /* taken before a crash, and not answered */
         status = FR_OK;
     tell(service, status, name, &reason);
-    if (fr_savepoint_answer(service->conf->state_dir, name, status == FR_OK ? NULL : reason.text, &unsaid) != FR_OK)
-        tell(service, unsaid.status, name, &unsaid);
+    if (fr_savepoint_answer(service->conf->state_dir, name, status == FR_OK ? NULL : reason.text, &unsaid) == FR_OK) {
+        service->savepoint_retry = (struct fr_retry){0};
+        return FR_OK;
+    }
+    tell(service, unsaid.status, name, &unsaid); /* the request is still there */
+    fr_service_wait_longer(&service->savepoint_retry, service->clock, RETRY_MS_MIN, RETRY_MS_MAX);
     return FR_OK;
 }
 
@@ -141,6 +145,8 @@ enum fr_status fr_step_savepoints(struct fr_service *service, struct fr_err *err
     }
     if (service->savepoints_looked_ns && now_ns - service->savepoints_looked_ns < (uint64_t)LOOK_MS * NS_PER_MS)
         return FR_OK;
+    if (now_ns < service->savepoint_retry.next_ns)
+        return FR_OK;
     service->savepoints_looked_ns = now_ns ? now_ns : 1;
     char name[FR_SAVEPOINT_NAME_MAX];
     if (fr_savepoint_next_request(conf->state_dir, name))
@@ -157,7 +163,11 @@ enum fr_status fr_step_savepoints(struct fr_service *service, struct fr_err *err
                                                     : wait_ms > 0 ? wait_ms
                                                                   : LOOK_MS) *
                                              NS_PER_MS;
-    if (status != FR_OK)
+    if (status == FR_OK) {
+        service->savepoint_retry = (struct fr_retry){0};
+    } else {
         tell(service, status, "auto", &reason);
+        fr_service_wait_longer(&service->savepoint_retry, service->clock, RETRY_MS_MIN, RETRY_MS_MAX);
+    }
     return due ? take_by_policy(service, err) : FR_OK;
 }

@@ -244,6 +244,7 @@ struct fr_service {
     uint64_t acknowledged;              /* upkeep: epochs the journal was told of */
     uint64_t savepoints_looked_ns;      /* fold */
     uint64_t savepoint_due_ns;          /* fold: when the policy is asked again */
+    struct fr_retry savepoint_retry;    /* fold: the folder of savepoints failed */
     bool hold_told;                     /* upkeep */
     uint64_t disk_looked_ns;            /* upkeep */
 

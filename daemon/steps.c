@@ -89,8 +89,8 @@ static void say_starting(struct fr_service *service, const struct fr_retry *retr
 }
 
 /* The status of `check`, repeated until it is good; FR_AGAIN meanwhile. Why it waits is in /readyz
- * and the log at once, and it is trouble from FR_RETRY_TOLD_MS on: of waiting, or of a question that
- * nobody answers. */
+ * and the log at once. It is trouble when the waits, or the tries (a question that nobody answers
+ * takes seconds), have reached FR_RETRY_TOLD_MS. */
 static enum fr_status try_again(struct fr_service *service, struct fr_retry *retry, const char *what,
                                 enum fr_status (*check)(struct fr_service *service, struct fr_err *err),
                                 struct fr_err *err)

@@ -2,6 +2,9 @@
  * fold runs. */
 #include "world.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 FR_CASE(what_is_acknowledged_is_passed_on_once)
 {
     w->publisher.acked = 4;
@@ -178,6 +181,29 @@ FR_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something)
     assert_int_equal(w->folds, 1);
 }
 
+/* Its listing fails, as that of a process without a free descriptor does. */
+FR_CASE(a_folder_of_savepoints_that_fails_is_looked_at_less_and_less_often)
+{
+    char dir[] = "/tmp/fr_daemon_XXXXXX", file[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(file, sizeof(file), "%s/savepoints", dir);
+    int fd = open(file, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    w->conf.state_dir = dir;
+    w->conf.savepoint.every_ms = 3600000;
+    for (int i = 0; i < 5 * 120; i++) { /* two minutes */
+        expect(fr_step_savepoints, FR_OK);
+        fr_clock_fake_advance_ms(&w->clock, 200);
+    }
+    assert_in_range(atomic_load(&w->service.savepoint_failures), 5, 8); /* after 1, 2, 4 .. 60 s */
+    assert_int_equal(unlink(file), 0);
+    fr_clock_fake_advance_ms(&w->clock, 60000);
+    expect(fr_step_savepoints, FR_OK);
+    assert_int_equal(w->service.savepoint_retry.wait_ms, 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +217,7 @@ int main(void)
         FR_STEP_CASE(a_fold_without_room_is_not_begun_and_tried_again),
         FR_STEP_CASE(a_fold_begins_at_unfolded_max),
         FR_STEP_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something),
+        FR_STEP_CASE(a_folder_of_savepoints_that_fails_is_looked_at_less_and_less_often),
     };
     return cmocka_run_group_tests_name("daemon upkeep", tests, NULL, NULL);
 }
