@@ -162,6 +162,8 @@ struct fr_stream {
     char why[320]; /* not */
     /* `next` or `lost` changed without a record: the next batch needs an entry */
     bool moved;
+    /* As last checked: a transaction that began before `next` is open, and nothing is given. */
+    bool held_back;
     bool added; /* found on a topic that was read before: begins at its first record */
     bool at_end;
     uint32_t n_held; /* of its events wait (held.c), */

@@ -253,12 +253,14 @@ enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *strea
     stream->state = stream->from < stream->next ? FR_STREAM_VERIFYING : FR_STREAM_READING;
     ingest->polled = stream->feed;
     /* Nothing to wait for as far as we know; the source says so again. */
-    stream->at_end = stream->high >= 0 && stream->next >= stream->high;
+    stream->at_end = stream->held_back || (stream->high >= 0 && stream->next >= stream->high);
     stream->seen = stream->next;
-    stream->idle_at = -1;
+    stream->idle_at = stream->held_back ? stream->next : -1;
     stream->transaction_ns = 0;
     stream->wait_ms = 0;
     ingest->n_stopped--;
+    if (stream->held_back)
+        fr_stream_recovered(ingest, stream); /* it waits for that, and for nothing else */
     fr_log(stream->troubled ? FR_LOG_DEBUG : FR_LOG_INFO, "ingest", "reading",
            "topic=%s partition=%" PRId32 " offset=%" PRId64 " item=%" PRIu32 " high=%" PRId64, p->topic, p->partition,
            stream->next, stream->item, stream->high);

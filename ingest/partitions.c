@@ -271,6 +271,32 @@ static enum fr_status take_marks(struct fr_ingest *ingest, struct fr_source_answ
     return status;
 }
 
+/* Where reading begins after records that were not delivered (start, on_loss), the log's first
+ * records may be those of a transaction that is still open: then the source gives neither records
+ * nor an end. Without an answer nothing is known of it. */
+static void take_transactions(struct fr_ingest *ingest, struct fr_source_answer *answers, const struct look *looks,
+                              uint32_t n)
+{
+    const struct fr_source *source = &ingest->topics.source;
+    struct fr_err unanswered = {0};
+    uint32_t asked = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct fr_stream *stream = looks[i].stream;
+        stream->held_back &= looks[i].reading;
+        if (!looks[i].reading && stream->there == FR_OK && stream->mark.offset < 0 && stream->next > 0)
+            answers[asked++] = (struct fr_source_answer){.partition = stream->partition};
+    }
+    if (asked == 0 || source->offsets(source->self, FR_SOURCE_STABLE, answers, asked, &unanswered) != FR_OK)
+        return;
+    for (uint32_t i = 0, k = 0; i < n && k < asked; i++) {
+        struct fr_stream *stream = looks[i].stream;
+        if (stream->partition != answers[k].partition)
+            continue;
+        stream->held_back = answers[k].status == FR_OK && answers[k].offset < stream->next;
+        k++;
+    }
+}
+
 static enum fr_status check(struct fr_ingest *ingest, struct look *looks, uint32_t n, struct fr_err *err)
 {
     struct fr_source_answer *answers = fr_alloc(n, sizeof(*answers));
@@ -289,6 +315,8 @@ static enum fr_status check(struct fr_ingest *ingest, struct look *looks, uint32
         status = judge(ingest, &looks[i], marked ? &answers[asked] : NULL, err);
         asked += marked;
     }
+    if (status == FR_OK)
+        take_transactions(ingest, answers, looks, n);
     if (status == FR_OK)
         status = take_marks(ingest, answers, looks, n, err);
     free(answers);

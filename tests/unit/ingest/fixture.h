@@ -270,7 +270,7 @@ static inline bool log_poll_one(struct fake_log *log, uint32_t partition, struct
         log_give(log, partition, &p->records[p->next++], out);
         return true;
     }
-    if ((p->available < p->n && !p->open_from) || p->end_told)
+    if ((p->available < p->n && !p->open_from) || p->end_told || p->begun > stable_end(p))
         return false;
     p->end_told = true;
     out->kind = FR_SOURCE_END;

@@ -117,6 +117,36 @@ FR_CASE(a_full_ring_is_no_transaction)
     fr_ingest_status_release(&status);
 }
 
+/* Records of it were deleted, so that reading begins inside it: brokers give nothing, nor an end. */
+FR_CASE(a_transaction_that_the_logs_beginning_lies_in_is_named)
+{
+    const char *problem =
+        "samples/0: records from offset 3 to 5 wait for a producer's transaction, open for 5 s or more;";
+    struct service *s = service_new(", batch_size: 1, ready_lag: 5s, on_loss: earliest", 1);
+    append(&s->log, 0, 1);
+    service_serve(s);
+    for (int i = 0; i < 5; i++)
+        append(&s->log, 0, 1);
+    s->log.partitions[0].open_from = 1;
+    delete_before(&s->log, 0, 3);
+    for (int start = 0; start < 2; start++) { /* found while it was read, and at a start */
+        for (int i = 0; i < 4; i++)
+            advance(s, 1000);
+        expect(s, 3000, false, NULL);
+        advance(s, 2000);
+        expect(s, 5000, false, problem);
+        if (start)
+            break;
+        service_kill(s);
+        assert_int_equal(service_start(s, false), FR_OK);
+    }
+    end_transaction(s);
+    advance(s, 1);
+    expect(s, 0, true, NULL);
+    assert_int_equal(s->positions.partitions[0].trained, 4);
+    assert_int_equal(s->positions.partitions[0].lost, 2);
+}
+
 static void expect_bounded(const char *options, bool aborted)
 {
     struct service *s = service_new(options, 1);
@@ -199,6 +229,7 @@ int main(void)
         SERVICE_CASE(another_transaction_is_waited_for_from_its_own_beginning),
         SERVICE_CASE(a_daemon_that_waits_for_another_reason_meets_no_transaction),
         SERVICE_CASE(a_full_ring_is_no_transaction),
+        SERVICE_CASE(a_transaction_that_the_logs_beginning_lies_in_is_named),
         SERVICE_CASE(a_bounded_run_waits_for_a_transaction_that_was_open_when_it_began),
         SERVICE_CASE(a_bounded_run_ends_when_the_transaction_is_aborted),
         SERVICE_CASE(latest_begins_before_what_an_open_transaction_holds),
