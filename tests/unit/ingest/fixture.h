@@ -16,7 +16,18 @@
 
 #define T0 1700000000000LL
 
-enum { LOG_PARTITIONS = 4, FILES = 4, LOG_RECORDS = 4096, LETTERS = 256, RING = 4 };
+#ifndef FR_TEST_LOG_PARTITIONS
+#define FR_TEST_LOG_PARTITIONS 4
+#define FR_TEST_LOG_RECORDS 4096 /* of each */
+#endif
+
+enum {
+    LOG_PARTITIONS = FR_TEST_LOG_PARTITIONS,
+    FILES = 4,
+    LOG_RECORDS = FR_TEST_LOG_RECORDS,
+    LETTERS = 256,
+    RING = 4,
+};
 
 struct log_record {
     int64_t offset, timestamp_ms;

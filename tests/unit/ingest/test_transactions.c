@@ -117,7 +117,7 @@ FR_CASE(a_full_ring_is_no_transaction)
     fr_ingest_status_release(&status);
 }
 
-/* Records of it were deleted, so that reading begins inside it: brokers give nothing, nor an end. */
+/* Records of it were deleted, and reading begins inside it: brokers give nothing, nor an end. */
 FR_CASE(a_transaction_that_the_logs_beginning_lies_in_is_named)
 {
     const char *problem =
