@@ -442,6 +442,53 @@ FR_CASE(files_alone_are_a_run)
     }
 }
 
+/* What a case logs goes to a file. */
+static int begin_capture(FILE *file)
+{
+    int saved = dup(STDERR_FILENO);
+    assert_true(saved >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    return saved;
+}
+
+static void end_capture(int saved)
+{
+    assert_true(dup2(saved, STDERR_FILENO) >= 0);
+    (void)close(saved);
+}
+
+static uint32_t count_lines(FILE *file, const char *event)
+{
+    char line[4096];
+    uint32_t n = 0;
+    rewind(file);
+    while (fgets(line, sizeof(line), file))
+        n += strstr(line, event) != NULL;
+    return n;
+}
+
+/* Files and topics have a decoder each, with names of its own. */
+FR_CASE(unknown_names_of_topics_are_told_after_those_of_files)
+{
+    static const char *const texts[] = {"{\"t\":1700000000001,\"f\":{\"user_id\":1,\"first\":1,\"second\":2}}\n",
+                                        "[{\"t\":1700000000002,\"f\":{\"user_id\":2,\"third\":3}}]"};
+    struct service *s = service_new(", batch_size: 1", 1);
+    struct log_partition *p = &s->log.partitions[0];
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    add_file(s, "a.jsonl", texts[0]);
+    append(&s->log, 0, 1);
+    free(p->records[0].value);
+    p->records[0].value = fr_strdup(texts[1]);
+    int saved = begin_capture(file);
+    service_serve(s);
+    end_capture(saved);
+    assert_int_equal(count_lines(file, "event=unknown_slot name=\"first\" topic=file:"), 1);
+    assert_int_equal(count_lines(file, "event=unknown_slot name=\"second\" topic=file:"), 1);
+    assert_int_equal(count_lines(file, "event=unknown_slot name=\"third\" topic=samples"), 1);
+    (void)fclose(file);
+    files_free(s);
+}
+
 FR_CASE(a_directory_is_not_a_file)
 {
     struct service *s = service_new("", 1);
@@ -474,6 +521,7 @@ int main(void)
         SERVICE_CASE(records_deleted_while_files_are_read_are_a_loss),
         SERVICE_CASE(files_behind_us_need_not_be_there_and_no_other_may_come),
         SERVICE_CASE(files_alone_are_a_run),
+        SERVICE_CASE(unknown_names_of_topics_are_told_after_those_of_files),
         SERVICE_CASE(a_directory_is_not_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
