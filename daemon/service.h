@@ -22,6 +22,8 @@
 #include "hook.h"
 #include "ingest/ingest.h"
 #include "metrics/http.h"
+#include "metrics/process_series.h"
+#include "metrics/thread_series.h"
 #include "trainer/trainer.h"
 #include "trainer/training.h"
 
@@ -101,8 +103,6 @@ struct fr_policy_configs { /* what a table's policies point to */
  * it. */
 enum fr_last_savepoint { FR_LAST_NONE, FR_LAST_WANTED, FR_LAST_DONE };
 
-enum { FR_TIMED_THREADS = 11 };
-
 /* A snapshot by which a new timeline is told on the topic (rewinds.c). */
 enum fr_rewinding { FR_REWIND_NONE, FR_REWIND_WANTED, FR_REWIND_UPLOADS, FR_REWIND_READY, FR_REWIND_REFUSED };
 
@@ -171,13 +171,8 @@ struct fr_service {
     struct fr_progress progress; /* main thread */
     uint64_t stop_ns;            /* main thread: when the first SIGTERM came; 0: none */
     struct fr_registry *registry;
-    struct {
-        uint64_t looked_ns, other_ns, thread_ns[FR_TIMED_THREADS];
-    } times; /* main thread (times.c) */
-    struct {
-        uint64_t looked_ns;
-        double start_seconds;
-    } process; /* main thread (process.c) */
+    struct fr_thread_series times;    /* main thread */
+    struct fr_process_series process; /* main thread */
     struct fr_settled settled;
     struct fr_http *http;
     struct fr_freshness *freshness;
@@ -410,10 +405,6 @@ const struct fr_ingest_partition *fr_documents_read_partition(const struct fr_in
 const struct fr_trainer_status *fr_documents_settle(struct fr_settled *settled, const struct fr_trainer_status *now,
                                                     uint64_t durable);
 void fr_documents_settled_release(struct fr_settled *settled);
-/* process.c: series of the process, which Prometheus gives a name; what runs, since when. */
-void fr_documents_process(struct fr_service *service);
-/* times.c: series of where time goes. */
-void fr_documents_times(struct fr_service *service, const struct fr_trainer_run *run);
 
 /* ---- check.c ---- */
 

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "metrics/series.h"
 
 enum {
     FR_FRESHNESS_EPOCHS = 64, /* unacknowledged ones kept apart */
@@ -131,12 +132,12 @@ struct scale {
     size_t count;
 };
 
-static void register_stages(struct fr_freshness *freshness, struct fr_registry *registry, const char *name,
-                            const char *help, enum fr_freshness_series first, const struct scale *scale)
+static void register_stages(struct fr_freshness *freshness, struct fr_registry *registry, enum fr_series series,
+                            enum fr_freshness_series first, const struct scale *scale)
 {
     static const char *const stages[] = {"stage=\"trained\"", "stage=\"durable\"", "stage=\"published\""};
     for (size_t i = 0; i < FR_ARRAY_LEN(stages); i++)
-        freshness->series[first + i] = fr_histogram(registry, name, stages[i], help, scale->bounds, scale->count);
+        freshness->series[first + i] = fr_series_histogram(registry, series, stages[i], scale->bounds, scale->count);
 }
 
 struct fr_freshness *fr_freshness_new(struct fr_registry *registry, const struct fr_timings *timings)
@@ -152,15 +153,12 @@ struct fr_freshness *fr_freshness_new(struct fr_registry *registry, const struct
     struct fr_freshness *freshness = fr_alloc(1, sizeof(*freshness));
     pthread_mutex_init(&freshness->lock, NULL);
     freshness->timings = timings;
-    register_stages(freshness, registry, "freshet_freshness_seconds",
-                    "Wall time minus event time of trained samples when they reached the stage.", FR_FRESH_TRAINED,
+    register_stages(freshness, registry, FR_SERIES_FRESHNESS_SECONDS, FR_FRESH_TRAINED,
                     &(struct scale){event, FR_ARRAY_LEN(event)});
-    register_stages(freshness, registry, "freshet_arrival_age_seconds",
-                    "Wall time minus Kafka timestamp of trained samples when they reached the stage.",
-                    FR_FRESH_ARRIVAL_TRAINED, &(struct scale){arrival, FR_ARRAY_LEN(arrival)});
-    freshness->series[FR_FRESH_LAG] = fr_histogram(
-        registry, "freshet_ingest_lag_seconds", NULL,
-        "Wall time minus the newest Kafka timestamp of a batch when it was trained.", event, FR_ARRAY_LEN(event));
+    register_stages(freshness, registry, FR_SERIES_ARRIVAL_AGE_SECONDS, FR_FRESH_ARRIVAL_TRAINED,
+                    &(struct scale){arrival, FR_ARRAY_LEN(arrival)});
+    freshness->series[FR_FRESH_LAG] =
+        fr_series_histogram(registry, FR_SERIES_INGEST_LAG_SECONDS, NULL, event, FR_ARRAY_LEN(event));
     return freshness;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "metrics/series.h"
 #include "server.h"
 
 enum { FR_HTTP_DOCUMENTS_MAX = 32, FR_HTTP_WATCHES_MAX = 16, FR_HTTP_REASONS_MAX = 16 };
@@ -120,9 +121,7 @@ static int answer(void *self, const struct fr_http_request *request, const char 
     if (strcmp(path, "/metrics") == 0) {
         struct fr_buffer unused = {0};
         *content_type = "text/plain; version=0.0.4; charset=utf-8";
-        fr_gauge(http->registry, "freshet_live", NULL,
-                 "0 while a loop is stuck and only a restart helps: /healthz answers 503.",
-                 health(http, &unused) == 200);
+        fr_series_set(http->registry, FR_SERIES_LIVE, NULL, health(http, &unused) == 200);
         fr_buffer_release(&unused);
         fr_registry_render(http->registry, body);
         return 200;
@@ -227,8 +226,7 @@ void fr_http_reason(struct fr_http *http, const char *source, const char *text)
     bool clear = !text || !text[0];
     char labels[96] = "";
     fr_metric_label(labels, sizeof(labels), "source", source);
-    fr_gauge(http->registry, "freshet_degraded", labels,
-             "1 while the source gives /healthz a reason to be degraded; the reason is there.", !clear);
+    fr_series_set(http->registry, FR_SERIES_DEGRADED, labels, !clear);
     pthread_mutex_lock(&http->lock);
     struct reason *place = NULL;
     for (size_t i = 0; i < FR_HTTP_REASONS_MAX; i++) {

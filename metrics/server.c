@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "metrics/series.h"
 #include "base/thread.h"
 #include "metrics/http.h"
 
@@ -173,18 +174,11 @@ static void refuse(struct connection *connection, int status, const char *why)
 static void tell(const struct fr_http_server *server)
 {
     struct fr_registry *registry = server->options.registry;
-    fr_gauge(registry, "freshet_http_connections", NULL, "HTTP connections that are open.",
-             (double)server->n_connections);
-    fr_gauge(registry, "freshet_http_connections_max", NULL,
-             "HTTP connections that may be open; a further one takes the place of the one that is idle longest.",
-             FR_HTTP_CONNECTIONS_MAX);
-    fr_counter(registry, "freshet_http_connections_closed_total", "reason=\"place\"",
-               "HTTP connections that the server closed: for the place, or because their time was over.",
-               server->evicted);
-    fr_counter(registry, "freshet_http_connections_closed_total", "reason=\"time\"", "", server->timed_out);
-    fr_counter(registry, "freshet_http_accept_errors_total", NULL,
-               "HTTP connections that could not be accepted for want of descriptors or memory; tried again.",
-               server->refused_accepts);
+    fr_series_set(registry, FR_SERIES_HTTP_CONNECTIONS, NULL, (double)server->n_connections);
+    fr_series_set(registry, FR_SERIES_HTTP_CONNECTIONS_MAX, NULL, FR_HTTP_CONNECTIONS_MAX);
+    fr_series_count(registry, FR_SERIES_HTTP_CONNECTIONS_CLOSED_TOTAL, "reason=\"place\"", server->evicted);
+    fr_series_count(registry, FR_SERIES_HTTP_CONNECTIONS_CLOSED_TOTAL, "reason=\"time\"", server->timed_out);
+    fr_series_count(registry, FR_SERIES_HTTP_ACCEPT_ERRORS_TOTAL, NULL, server->refused_accepts);
 }
 
 static void answer(struct connection *connection, const char *head, size_t size)

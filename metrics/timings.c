@@ -11,8 +11,9 @@ static const double samples[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 20
 
 void fr_timings_init(struct fr_timings *timings, struct fr_registry *registry)
 {
-#define REGISTER(name, bounds, series, help)                                                                           \
-    timings->histograms[FR_TIMING_##name] = fr_histogram(registry, series, NULL, help, bounds, FR_ARRAY_LEN(bounds));
+#define REGISTER(name, bounds, series)                                                                                 \
+    timings->histograms[FR_TIMING_##name] =                                                                            \
+        fr_series_histogram(registry, FR_SERIES_##series, NULL, bounds, FR_ARRAY_LEN(bounds));
     FR_TIMINGS(REGISTER)
 #undef REGISTER
 }

@@ -1,25 +1,24 @@
-/* How long things take and how large they are, as histograms. A new one is a line of the list.
+/* How long things take and how large they are, as histograms. A new one is a line of the
+ * list here and a row of metrics/series.h.
  *
  * Thread: any may observe. */
 #ifndef FR_METRICS_TIMINGS_H
 #define FR_METRICS_TIMINGS_H
 
-#include "metrics/registry.h"
+#include "metrics/series.h"
 
-/* enumerator, bounds (timings.c), series, help */
+/* enumerator, bounds (timings.c), series */
 #define FR_TIMINGS(X)                                                                                                  \
-    X(BATCH, samples, "freshet_batch_samples", "Samples of the batches that were trained.")                            \
-    X(STEP, seconds, "freshet_step_duration_seconds", "How long one batch took the owner loop, plan to update.")       \
-    X(CUT, seconds, "freshet_cut_duration_seconds", "How long a cut held up training.")                                \
-    X(APPEND, seconds, "freshet_append_duration_seconds",                                                              \
-      "How long the journal took to write and sync an epoch and its high-water mark.")                                 \
-    X(DURABLE, seconds, "freshet_durable_delay_seconds", "Time from the cut of an epoch until it was durable.")        \
-    X(PUBLISH, seconds, "freshet_publish_delay_seconds",                                                               \
-      "Time from an epoch with samples being durable until the delta topic had acknowledged it.")                      \
-    X(FOLD, seconds, "freshet_fold_duration_seconds", "How long a fold of the journal into the cold store took.")
+    X(BATCH, samples, BATCH_SAMPLES)                                                                                   \
+    X(STEP, seconds, STEP_DURATION_SECONDS)                                                                            \
+    X(CUT, seconds, CUT_DURATION_SECONDS)                                                                              \
+    X(APPEND, seconds, APPEND_DURATION_SECONDS)                                                                        \
+    X(DURABLE, seconds, DURABLE_DELAY_SECONDS)                                                                         \
+    X(PUBLISH, seconds, PUBLISH_DELAY_SECONDS)                                                                         \
+    X(FOLD, seconds, FOLD_DURATION_SECONDS)
 
 enum fr_timing {
-#define FR_TIMING_ENUMERATOR(name, bounds, series, help) FR_TIMING_##name,
+#define FR_TIMING_ENUMERATOR(name, bounds, series) FR_TIMING_##name,
     FR_TIMINGS(FR_TIMING_ENUMERATOR)
 #undef FR_TIMING_ENUMERATOR
         FR_TIMING_COUNT
