@@ -1,19 +1,56 @@
-/* The publisher's sending side: journal -> records -> librdkafka -> acknowledgements.
+/* The publisher as one machine: what it sends, and when it looks at the topic first.
  *
- * One epoch at a time is read from the journal and encoded into `outgoing`; its records are handed
- * to the idempotent producer as far as the in-flight bound allows, then the next. A ring holds the
- * epochs in flight with the number of records not yet acknowledged; `acked` moves over its front.
- * Any failed delivery or fatal error ends the producer: it is purged and made anew after a
- * back-off, and sending starts again behind `acked`. Records may then be on the topic twice, which
+ *   NEW ── no brokers ──► OFFLINE
+ *    │
+ *    │ first look       LOOKS ◄── topic changed, a producer or delivery failed: from all below;
+ *    │                    │       snapshot refused: from AWAITS_SNAPSHOT and REWINDS
+ *    ▼                    ▼
+ *   a look finds what has to be sent, that new replicas can begin with the topic
+ *    │
+ *    ├─ the whole state ──► AWAITS_FOLD ── opened ──► FILLS ── sent ──► FILLED ─ acknowledged ─┐
+ *    │                           ▲                                                             │
+ *    │                           └────────────── backlog abandoned ──┬────────────────────┐    │
+ *    │                                                               │                    │    │
+ *    ├─ a snapshot ───────► AWAITS_SNAPSHOT ──── named ─────────► REWINDS ─ acknowledged ─│─┐  │
+ *    │                                                               ▲                    │ │  │
+ *    ├─ a snapshot that is named already ────────────────────────────┘                    │ ▼  ▼
+ *    └─ nothing but the epochs that follow ─────────────────────────────────────────────► FOLLOWS
+ *
+ *   NEW              nothing is known of the topic; steps are refused
+ *   OFFLINE          there is no topic: what is offered counts as acknowledged
+ *   LOOKS            there is no producer; when the pause after a failure is over, the topic is
+ *                    looked at (publisher_look.c)
+ *   FOLLOWS          new replicas have something to begin with; epochs of the journal go out
+ *   AWAITS_FOLD      the whole state is to go out, and is not folded so far yet
+ *   FILLS            records of the whole state go out, and nothing else
+ *   FILLED           they are all sent and not acknowledged; epochs after it go out
+ *   AWAITS_SNAPSHOT  a timeline begins; the snapshot that it begins with is being made, and nothing
+ *                    goes out
+ *   REWINDS          epochs after that snapshot go out, the first of them with the rewind, which is
+ *                    not acknowledged yet
+ *
+ * The functions that make the transitions:
+ *
+ *   no brokers                   fr_publisher_check, by go_offline
+ *   what a look finds            look: at first by fr_publisher_check, then by look_again
+ *   opened                       load_next, by fr_publisher_open_rebase
+ *   sent                         send_waiting
+ *   backlog abandoned            load_epochs
+ *   named                        may_send, by fr_publisher_ask_rewind
+ *   acknowledged                 count_acknowledged
+ *   refused, changed, failed     fr_publisher_step, at its end. Callbacks and parts notice them in
+ *                                the middle of a step (fr_publisher_notice); the worst one counts.
+ *
+ * Any other event is an error of this program and ends it (change_state). What a resend needs to
+ * have the same bytes outlives the producer: the view of the whole state, from FILLS on, and the
+ * name of the snapshot, from REWINDS on, until they are acknowledged or a look has no use for them.
+ *
+ * A failed delivery or a fatal error ends the producer: it is purged, and after a pause of 100 ms
+ * to 5 s and a look sending resumes after `acked`. Records may then be on the topic twice, which
  * replicas drop by rule; order within a partition stays ascending from the resent epoch on.
  *
- * Invariants: nothing beyond `offered` (durable, by contract of the caller) is read; sent >= acked;
- * memory is one epoch's records plus max_in_flight_bytes in librdkafka. Owner: the publisher
- * thread, which also runs librdkafka's callbacks; the mutex guards the copy of its tally that other
- * threads read. Source of the producer settings: Kafka's KIP-98 (idempotence).
+ * Owner: the publisher thread, which also runs librdkafka's callbacks.
  * Does not: move the acknowledged mark of the journal. */
-#include "publisher_internal.h"
-
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -22,176 +59,193 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "publisher_look.h"
 
-enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, PURGE_MS = 1000, TIMESTAMP_SKEW_MS = 3600 * 1000 };
-/* Below the epoch in a delivery report. */
-enum { MARK_BEGINS = 1, MARK_OTHER_TOPIC = 2, MARK_BITS = 2 };
+enum { PAUSE_MIN_MS = 100, PAUSE_MAX_MS = 5000, IN_FLIGHT_DEFAULT = 64 << 20 };
 
-void fr_publisher_problem(struct fr_publisher *publisher, const char *text)
+struct fr_publisher {
+    struct fr_publisher_board board;
+    enum fr_publisher_state state;
+    struct fr_publisher_topic topic;
+    struct fr_publisher_known known;
+    struct fr_publisher_sender sender;
+    struct fr_publisher_epochs epochs;
+    struct fr_publisher_rebase rebase;
+    struct fr_publisher_rewinding rewinding;
+    struct fr_look_findings found; /* by the last look */
+    struct {
+        uint64_t until_ns, ms; /* ms: of the last pause; 0: none since something was acknowledged */
+    } pause;
+};
+
+/* ---- what transitions do ---- */
+
+static void resume(struct fr_publisher *publisher)
 {
-    snprintf(publisher->tally.problem, sizeof(publisher->tally.problem), "%s", text);
-    fr_publisher_tell(publisher);
+    struct fr_publisher_status *tally = &publisher->board.tally;
+    tally->sent = tally->acked = publisher->found.resume;
+    if (publisher->epochs.highest < tally->acked)
+        publisher->epochs.highest = tally->acked;
 }
 
-/* ---- librdkafka's callbacks ---- */
-
-static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque)
+static void follow(struct fr_publisher *publisher)
 {
-    struct fr_publisher *publisher = opaque;
-    char text[256];
-    if (error == RD_KAFKA_RESP_ERR__FATAL) {
-        char cause[200];
-        rd_kafka_resp_err_t fatal = rd_kafka_fatal_error(client, cause, sizeof(cause));
-        snprintf(text, sizeof(text), "producer failed (%s): %s", rd_kafka_err2name(fatal), cause);
-        atomic_store(&publisher->fatal, true);
-    } else {
-        fr_kafka_explain(error, reason, text, sizeof(text));
-    }
-    /* That all brokers are down says less than why. */
-    if (error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || !publisher->connection[0])
-        memcpy(publisher->connection, text, sizeof(text));
-    fr_publisher_problem(publisher, text);
-    uint64_t now = fr_mono_ns(publisher->options.clock);
+    fr_publisher_close_rebase(&publisher->rebase);
+    resume(publisher);
+}
+
+static void want_rebase(struct fr_publisher *publisher)
+{
+    fr_publisher_want_rebase(&publisher->rebase, publisher->found.above);
+    resume(publisher);
+}
+
+static void want_snapshot(struct fr_publisher *publisher)
+{
+    publisher->rewinding.least = publisher->found.least;
+    follow(publisher);
+}
+
+static void send_after_snapshot(struct fr_publisher *publisher)
+{
+    publisher->board.tally.sent = publisher->rewinding.to.epoch;
+}
+
+static void rewind_again(struct fr_publisher *publisher)
+{
+    want_snapshot(publisher);
+    send_after_snapshot(publisher);
+}
+
+static void forget_snapshot(struct fr_publisher *publisher)
+{
+    publisher->rewinding.to = (struct fr_publisher_rewind){0};
+}
+
+static void abandon_backlog(struct fr_publisher *publisher)
+{
+    struct fr_publisher_board *board = &publisher->board;
+    uint64_t last = atomic_load(&board->offered);
+    fr_publisher_want_rebase(&publisher->rebase, last - 1);
+    board->tally.backlog.abandoned += 1;
+    fr_log(FR_LOG_WARN, "publisher", "backlog_abandoned",
+           "first=%" PRIu64 " last=%" PRIu64 " note=\"the whole state is published instead\"", board->tally.sent + 1,
+           last);
+}
+
+static void end_rebase(struct fr_publisher *publisher)
+{
+    publisher->board.tally.rebases += 1;
+    fr_log(FR_LOG_INFO, "publisher", "rebase_end", "topic=%s epoch=%" PRIu64, publisher->board.options.topic,
+           publisher->known.begin.epoch);
+    fr_publisher_close_rebase(&publisher->rebase);
+}
+
+static void end_rewind(struct fr_publisher *publisher)
+{
+    publisher->known.snapshot_is_begin = true;
+    publisher->board.tally.rewinds += 1;
+    fr_log(FR_LOG_INFO, "publisher", "rewind_end", "topic=%s snapshot=%s", publisher->board.options.topic,
+           publisher->rewinding.to.snapshot);
+    forget_snapshot(publisher);
+}
+
+static void drop_producer(struct fr_publisher *publisher)
+{
+    fr_publisher_drop_producer(&publisher->sender);
+    publisher->epochs.measured_at = 0;
+}
+
+static void give_up_snapshot(struct fr_publisher *publisher)
+{
+    publisher->rewinding.impossible = true;
+    forget_snapshot(publisher);
+    drop_producer(publisher);
+}
+
+static void leave_topic(struct fr_publisher *publisher)
+{
+    fr_log(FR_LOG_WARN, "publisher", "topic_changed",
+           "topic=%s acked=%" PRIu64 " note=\"it was made anew or lost records; it is looked at\"",
+           publisher->board.options.topic, publisher->board.tally.acked);
+    drop_producer(publisher);
+}
+
+static void pause_after_failure(struct fr_publisher *publisher)
+{
+    struct fr_publisher_status *tally = &publisher->board.tally;
     char quoted[300];
-    if (fr_log_due(&publisher->logged_ns, now, UINT64_C(10000000000)))
-        fr_log(FR_LOG_WARN, "publisher", "broker_error", "error=%s problem=%s", rd_kafka_err2name(error),
-               fr_log_quote(quoted, sizeof(quoted), text));
+    uint64_t ms = publisher->pause.ms > 0 ? publisher->pause.ms * 2 : PAUSE_MIN_MS;
+    drop_producer(publisher);
+    publisher->pause.ms = ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
+    publisher->pause.until_ns = fr_mono_ns(publisher->board.options.clock) + publisher->pause.ms * 1000000u;
+    tally->errors += 1;
+    fr_log(FR_LOG_WARN, "publisher", "producer_restart", "acked=%" PRIu64 " retry_in_ms=%" PRIu64 " problem=%s",
+           tally->acked, publisher->pause.ms, fr_log_quote(quoted, sizeof(quoted), tally->problem));
 }
 
-static struct pending_epoch *pending_at(struct fr_publisher *publisher, size_t i)
+/* ---- the table ---- */
+
+#define ON(event, to, act) [FR_PUBLISHER_##event] = {FR_PUBLISHER_##to, act}
+#define AFTER_A_LOOK                                                                                                   \
+    ON(BEGINNING_FOUND, FOLLOWS, follow), ON(STATE_NEEDED, AWAITS_FOLD, want_rebase),                                  \
+        ON(SNAPSHOT_NEEDED, AWAITS_SNAPSHOT, want_snapshot), ON(SNAPSHOT_NEEDED_AGAIN, REWINDS, rewind_again)
+#define WITH_A_PRODUCER                                                                                                \
+    ON(TOPIC_CHANGED, LOOKS, leave_topic), ON(PRODUCER_FAILED, LOOKS, pause_after_failure),                            \
+        ON(DELIVERY_FAILED, LOOKS, pause_after_failure)
+
+static const struct fr_publisher_transition transitions[FR_PUBLISHER_STATES][FR_PUBLISHER_EVENTS] = {
+    [FR_PUBLISHER_NEW] = {ON(NO_BROKERS, OFFLINE, NULL), AFTER_A_LOOK},
+    [FR_PUBLISHER_OFFLINE] = {{0}},
+    [FR_PUBLISHER_LOOKS] = {AFTER_A_LOOK},
+    [FR_PUBLISHER_FOLLOWS] = {ON(BEGINNING_ACKNOWLEDGED, FOLLOWS, NULL),
+                              ON(BACKLOG_ABANDONED, AWAITS_FOLD, abandon_backlog), WITH_A_PRODUCER},
+    [FR_PUBLISHER_AWAITS_FOLD] = {ON(FOLD_OPENED, FILLS, forget_snapshot), WITH_A_PRODUCER},
+    [FR_PUBLISHER_FILLS] = {ON(STATE_SENT, FILLED, NULL), WITH_A_PRODUCER},
+    [FR_PUBLISHER_FILLED] = {ON(BEGINNING_ACKNOWLEDGED, FOLLOWS, end_rebase), WITH_A_PRODUCER},
+    [FR_PUBLISHER_AWAITS_SNAPSHOT] = {ON(SNAPSHOT_NAMED, REWINDS, send_after_snapshot),
+                                      ON(SNAPSHOT_REFUSED, LOOKS, give_up_snapshot), WITH_A_PRODUCER},
+    [FR_PUBLISHER_REWINDS] = {ON(BEGINNING_ACKNOWLEDGED, FOLLOWS, end_rewind),
+                              ON(BACKLOG_ABANDONED, AWAITS_FOLD, abandon_backlog),
+                              ON(SNAPSHOT_REFUSED, LOOKS, give_up_snapshot), WITH_A_PRODUCER},
+};
+
+const struct fr_publisher_transition *fr_publisher_transition(enum fr_publisher_state from,
+                                                              enum fr_publisher_event event)
 {
-    return &publisher->pending[(publisher->pending_begin + i) % PENDING_EPOCHS_MAX];
+    const struct fr_publisher_transition *found = &transitions[from][event];
+    return found->to == FR_PUBLISHER_NO_STATE ? NULL : found;
 }
 
-/* Epochs in the ring ascend, and are consecutive where none is merged. */
-static struct pending_epoch *find_pending(struct fr_publisher *publisher, uint64_t epoch)
+const char *fr_publisher_state_text(enum fr_publisher_state state)
 {
-    size_t low = 0, high = publisher->n_pending;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (pending_at(publisher, middle)->epoch < epoch)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < publisher->n_pending && pending_at(publisher, low)->epoch == epoch ? pending_at(publisher, low) : NULL;
+#define STATE(name, text) [FR_PUBLISHER_##name] = (text),
+    static const char *const texts[FR_PUBLISHER_STATES] = {FR_PUBLISHER_STATE_LIST(STATE)};
+#undef STATE
+    return texts[state];
 }
 
-static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque)
+const char *fr_publisher_event_text(enum fr_publisher_event event)
 {
-    (void)client;
-    struct fr_publisher *publisher = opaque;
-    FR_CHECK(publisher->in_flight_bytes >= message->len);
-    publisher->in_flight_bytes -= message->len;
-    if (fr_kafka_refusal(message)) {
-        if (!publisher->failed)
-            fr_publisher_refused(publisher, message);
-        publisher->failed = true;
-        publisher->doubted |= !message->err;
-        return;
-    }
-    uint64_t mark = (uint64_t)(uintptr_t)message->_private;
-    if ((mark & MARK_OTHER_TOPIC) == 0)
-        fr_publisher_landed(publisher, message->partition, message->offset, (mark & MARK_BEGINS) != 0);
-    struct pending_epoch *pending = find_pending(publisher, mark >> MARK_BITS);
-    if (pending && pending->outstanding > 0)
-        pending->outstanding -= 1;
+#define EVENT(name, text) [FR_PUBLISHER_##name] = (text),
+    static const char *const texts[FR_PUBLISHER_EVENTS] = {FR_PUBLISHER_EVENT_LIST(EVENT)};
+#undef EVENT
+    return texts[event];
 }
 
-/* ---- handles ---- */
-
-enum fr_status fr_publisher_client(struct fr_publisher *publisher, struct fr_kafka_options options, rd_kafka_t **out,
-                                   struct fr_err *err)
+static void change_state(struct fr_publisher *publisher, enum fr_publisher_event event)
 {
-    options.brokers = publisher->options.brokers;
-    options.name = publisher->options.model;
-    options.properties = publisher->properties;
-    options.n_properties = publisher->options.n_properties;
-    options.opaque = publisher;
-    options.on_error = on_error;
-    options.report = publisher->report;
-    return fr_kafka_open(&options, out, err);
-}
-
-/* Brokers compare max.message.bytes with a batch, and librdkafka does not split one that was
- * refused. So several records together take no more than one may, which is what the start check
- * asks the topics to take. */
-static unsigned batch_bytes(const struct fr_publisher_options *options)
-{
-    uint64_t most = BATCH_MAX;
-    if (options->record_max > 0 && options->record_max < most)
-        most = options->record_max;
-    if (options->n_hps_tables > 0 && HPS_MESSAGE_MAX < most)
-        most = HPS_MESSAGE_MAX;
-    return (unsigned)most;
-}
-
-/* Ours come last where a promise hangs on them; linger and requests in flight may be the operator's
- * choice (with several, more is sent again: fr_kafka_refusal). A message never times out: what the
- * broker does not take waits (in the journal beyond the in-flight bound), with its problem. */
-enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_err *err)
-{
-    if (publisher->producer)
-        return FR_OK;
-    char record_max[16], batch_max[16];
-    snprintf(record_max, sizeof(record_max), "%d", (int)RECORD_BYTES_MAX);
-    snprintf(batch_max, sizeof(batch_max), "%u", batch_bytes(&publisher->options));
-    const struct fr_kafka_setting ours[] = {
-        {"linger.ms", "5"}, {"max.in.flight", "1"}, {"batch.size", batch_max}, {NULL, NULL}};
-    const struct fr_kafka_setting required[] = {
-        {"enable.idempotence", "true"},
-        {"enable.gapless.guarantee", "true"}, /* no commit behind a lost piece */
-        {"acks", "all"},
-        {"message.timeout.ms", "0"},
-        {"message.max.bytes", record_max},
-        {"isolation.level", "read_uncommitted"}, /* of its questions: where the topic ends */
-        {NULL, NULL},
-    };
-    struct fr_kafka_options options = {
-        .type = RD_KAFKA_PRODUCER, .ours = ours, .required = required, .on_delivery = on_delivery};
-    enum fr_status status = fr_publisher_client(publisher, options, &publisher->producer, err);
-    if (status != FR_OK)
-        return status;
-    atomic_store(&publisher->fatal, false);
-    publisher->failed = false;
-    return FR_OK;
-}
-
-void fr_publisher_clear_outgoing(struct outgoing *out)
-{
-    for (size_t i = 0; i < out->n; i++)
-        free(out->records[i].bytes);
-    out->n = out->next = 0;
-    fr_publisher_hps_forget(out->hps);
-}
-
-static void end_producer(struct fr_publisher *publisher)
-{
-    if (!publisher->producer)
-        return;
-    /* Purged records come back as failed deliveries, which set `failed` and nothing else. */
-    (void)rd_kafka_purge(publisher->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-    (void)rd_kafka_flush(publisher->producer, PURGE_MS);
-    rd_kafka_destroy(publisher->producer);
-    publisher->producer = NULL;
-    publisher->in_flight_bytes = 0;
-    publisher->n_pending = 0;
-    fr_publisher_clear_outgoing(&publisher->out);
-    publisher->sent = publisher->acked;
-    publisher->backlog.look_at = 0;
-    publisher->sent_begin = (struct fr_topic_begin){0};
+    const struct fr_publisher_transition *transition = fr_publisher_transition(publisher->state, event);
+    if (!transition)
+        fr_log(FR_LOG_ERROR, "publisher", "event_refused", "state=\"%s\" event=\"%s\"",
+               fr_publisher_state_text(publisher->state), fr_publisher_event_text(event));
+    FR_CHECK(transition != NULL);
+    publisher->state = transition->to;
+    if (transition->act)
+        transition->act(publisher);
 }
 
 /* ---- life ---- */
-
-static void copy_properties(struct fr_publisher *publisher)
-{
-    const struct fr_publisher_options *options = &publisher->options;
-    publisher->properties = fr_alloc(options->n_properties + 1, sizeof(*publisher->properties));
-    for (size_t i = 0; i < options->n_properties; i++)
-        publisher->properties[i] = (struct fr_kafka_property){options->properties[i].name, options->properties[i].value,
-                                                              options->properties[i].place};
-}
 
 void fr_publisher_report(const struct fr_publisher_options *options,
                          void (*problem)(void *self, const char *place, const char *text), void *self)
@@ -199,15 +253,17 @@ void fr_publisher_report(const struct fr_publisher_options *options,
     if (!options->brokers)
         return;
     struct fr_kafka_report report = {problem, self};
-    struct fr_publisher *publisher = fr_alloc(1, sizeof(*publisher));
+    struct fr_publisher_board *board = fr_alloc(1, sizeof(*board));
+    struct fr_publisher_sender *sender = fr_alloc(1, sizeof(*sender));
     struct fr_err err = {0};
-    publisher->options = *options;
-    publisher->report = &report;
-    copy_properties(publisher);
-    if (fr_publisher_producer(publisher, &err) != FR_OK || fr_publisher_reader(publisher, NULL, &err) != FR_OK)
+    fr_publisher_board_init(board, options);
+    board->report = &report;
+    sender->board = board;
+    if (fr_publisher_open_producer(sender, &err) != FR_OK || fr_publisher_reader_open(board, NULL, &err) != FR_OK)
         problem(self, NULL, err.text);
-    free(publisher->properties);
-    free(publisher);
+    fr_publisher_board_release(board);
+    free(board);
+    free(sender);
 }
 
 enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,
@@ -217,21 +273,22 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
         return fr_err_set(err, FR_E_INVALID, "export.partitions is %u; expected 1 to %d", options->partitions,
                           FR_DELTA_PARTITIONS_MAX);
     struct fr_publisher *publisher = fr_alloc(1, sizeof(*publisher));
-    publisher->options = *options;
-    if (publisher->options.max_in_flight_bytes == 0)
-        publisher->options.max_in_flight_bytes = IN_FLIGHT_DEFAULT;
-    publisher->begun_ns = publisher->policy_ns = fr_mono_ns(options->clock);
-    publisher->topic = fr_alloc(options->partitions, sizeof(*publisher->topic));
-    publisher->told_next = fr_alloc(options->partitions, sizeof(*publisher->told_next));
-    for (uint32_t p = 0; p < options->partitions; p++)
-        publisher->told_next[p] = -1;
-    copy_properties(publisher);
-    publisher->out.hps = fr_publisher_hps_new(options);
-    int rc = pthread_mutex_init(&publisher->mutex, NULL);
-    FR_CHECK(rc == 0);
+    struct fr_publisher_board *board = &publisher->board;
+    struct fr_publisher_sender *sender = &publisher->sender;
+    publisher->state = FR_PUBLISHER_NEW;
+    fr_publisher_board_init(board, options);
+    if (board->options.max_in_flight_bytes == 0)
+        board->options.max_in_flight_bytes = IN_FLIGHT_DEFAULT;
+    fr_publisher_known_init(&publisher->known, board);
+    publisher->topic.board = publisher->rewinding.board = sender->board = board;
+    publisher->topic.begun_ns = publisher->topic.settings_asked_ns = fr_mono_ns(options->clock);
+    sender->known = &publisher->known;
+    sender->topic = &publisher->topic;
+    sender->out.hps = fr_publisher_hps_new(options);
+    publisher->epochs.sender = publisher->rebase.sender = sender;
     /* a property that librdkafka refuses shows here, not at the first epoch */
     enum fr_status status =
-        options->brokers ? fr_publisher_client(publisher, (struct fr_kafka_options){0}, NULL, err) : FR_OK;
+        options->brokers ? fr_publisher_client(board, (struct fr_kafka_options){0}, NULL, err) : FR_OK;
     if (status != FR_OK) {
         fr_publisher_free(publisher);
         return status;
@@ -244,342 +301,282 @@ void fr_publisher_free(struct fr_publisher *publisher)
 {
     if (!publisher)
         return;
-    end_producer(publisher);
-    fr_publisher_end_rebase(publisher);
-    pthread_mutex_destroy(&publisher->mutex);
-    free(publisher->properties);
-    free(publisher->topic);
-    free(publisher->told_next);
-    fr_publisher_clear_outgoing(&publisher->out);
-    free(publisher->out.records);
-    fr_publisher_hps_free(publisher->out.hps);
-    fr_buffer_release(&publisher->borrowed.own);
-    fr_buffer_release(&publisher->head_bytes);
-    fr_export_room_release(&publisher->room);
+    fr_publisher_drop_producer(&publisher->sender);
+    fr_publisher_close_rebase(&publisher->rebase);
+    fr_publisher_release_outgoing(&publisher->sender.out);
+    fr_publisher_epochs_release(&publisher->epochs);
+    fr_publisher_known_release(&publisher->known);
+    fr_publisher_board_release(&publisher->board);
     free(publisher);
 }
 
+/* ---- for other threads ---- */
+
 void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch)
 {
-    uint64_t before = atomic_load(&publisher->offered);
-    while (before < epoch && !atomic_compare_exchange_weak(&publisher->offered, &before, epoch))
+    _Atomic uint64_t *offered = &publisher->board.offered;
+    uint64_t before = atomic_load(offered);
+    while (before < epoch && !atomic_compare_exchange_weak(offered, &before, epoch))
         continue; /* the publisher's thread, after the check, offers too */
+}
+
+/* Shows the tally, and which offsets of the topic are known. */
+static void show(struct fr_publisher *publisher)
+{
+    struct fr_publisher_board *board = &publisher->board;
+    board->tally.topic.begin = publisher->known.begin.epoch;
+    pthread_mutex_lock(&board->mutex);
+    for (uint32_t p = 0; p < board->options.partitions; p++)
+        board->next[p] = publisher->known.partitions[p].next;
+    pthread_mutex_unlock(&board->mutex);
+    fr_publisher_show(board);
+}
+
+bool fr_publisher_offsets(struct fr_publisher *publisher, uint64_t *out)
+{
+    struct fr_publisher_board *board = &publisher->board;
+    bool known = true;
+    pthread_mutex_lock(&board->mutex);
+    for (uint32_t p = 0; p < board->options.partitions && known; p++) {
+        known = board->next[p] >= 0;
+        out[p] = (uint64_t)board->next[p];
+    }
+    pthread_mutex_unlock(&board->mutex);
+    return known;
+}
+
+void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out)
+{
+    struct fr_publisher_board *board = &publisher->board;
+    pthread_mutex_lock(&board->mutex);
+    *out = board->status;
+    pthread_mutex_unlock(&board->mutex);
+    out->offered = atomic_load(&board->offered);
+}
+
+/* ---- looking ---- */
+
+static struct fr_look_request request_of(struct fr_publisher *publisher)
+{
+    return (struct fr_look_request){&publisher->sender, &publisher->rebase, &publisher->rewinding,
+                                    publisher->state == FR_PUBLISHER_NEW};
+}
+
+static enum fr_status look(struct fr_publisher *publisher, struct fr_err *err)
+{
+    struct fr_publisher_board *board = &publisher->board;
+    const struct fr_look_request request = request_of(publisher);
+    enum fr_status status = fr_publisher_look(&request, &publisher->found, err);
+    if (status != FR_OK) {
+        if (err)
+            fr_publisher_set_problem(board, err->text);
+        return status;
+    }
+    change_state(publisher, publisher->found.event);
+    board->tally.topic.looks += 1;
+    board->tally.topic.looked_ms = (uint64_t)fr_wall_ms(board->options.clock);
+    board->tally.problem[0] = '\0';
+    publisher->known.asked_ns = fr_mono_ns(board->options.clock);
+    show(publisher);
+    return FR_OK;
+}
+
+/* No topic gets the epochs that count as acknowledged now. They are of a timeline that no topic
+ * knows, so that a later start with brokers fills its topic with the whole state. */
+static enum fr_status go_offline(struct fr_publisher *publisher, struct fr_err *err)
+{
+    struct fr_durable *of = publisher->board.options.durable;
+    struct fr_durable_status durable;
+    fr_publisher_read_begin(&publisher->known);
+    fr_durable_get_status(of, &durable);
+    enum fr_status status = FR_OK;
+    if (durable.timeline <= 1 || publisher->known.settled == durable.timeline)
+        status = fr_durable_begin_timeline(of, durable.timeline + 1, err);
+    if (status != FR_OK)
+        return status;
+    fr_log(FR_LOG_INFO, "publisher", "no_brokers", "effect=\"no deltas are published; set ingest.brokers for them\"");
+    change_state(publisher, FR_PUBLISHER_NO_BROKERS);
+    return FR_OK;
+}
+
+enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err *err)
+{
+    return publisher->board.options.brokers ? look(publisher, err) : go_offline(publisher, err);
+}
+
+/* When the pause is over. */
+static enum fr_status look_again(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
+{
+    const struct fr_clock *clock = publisher->board.options.clock;
+    uint64_t now = fr_mono_ns(clock);
+    if (now < publisher->pause.until_ns) {
+        uint64_t left_ms = (publisher->pause.until_ns - now) / 1000000u + 1;
+        (void)poll(NULL, 0, wait_ms < 0 || left_ms < (uint64_t)wait_ms ? (int)left_ms : wait_ms);
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->board.tally.problem);
+    }
+    enum fr_status status = look(publisher, err);
+    if (status == FR_E_UNAVAILABLE)
+        publisher->pause.until_ns = fr_mono_ns(clock) + PAUSE_MAX_MS * UINT64_C(1000000);
+    return status;
 }
 
 /* ---- sending ---- */
 
-struct outgoing_record *fr_publisher_add_outgoing(struct outgoing *out, const char *topic, uint32_t partition,
-                                                  const void *bytes, size_t size)
+/* The next epochs of the journal, or nothing (FR_AGAIN). */
+static enum fr_status load_epochs(struct fr_publisher *publisher, struct fr_err *err)
 {
-    if (out->n == out->capacity) {
-        out->capacity = out->capacity ? out->capacity * 2 : 64;
-        out->records = fr_realloc(out->records, out->capacity, sizeof(*out->records));
-    }
-    uint8_t *own = fr_realloc(NULL, size, 1);
-    memcpy(own, bytes, size);
-    out->records[out->n] = (struct outgoing_record){topic, partition, false, size, own};
-    return &out->records[out->n++];
-}
-
-static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
-{
-    struct outgoing *out = self;
-    fr_publisher_add_outgoing(out, NULL, partition, bytes, size)->begins = out->begins && piece == 0;
-    return out->hps ? fr_publisher_hps_add(out->hps, out, bytes, size) : FR_OK;
-}
-
-/* The Kafka timestamp is the wall time of the cut. In lockstep mode the announcement says the
- * watermark instead, event time, and a broker deletes by timestamp: a time that is far from the
- * present gives way to it. */
-static int64_t record_timestamp(const struct fr_publisher *publisher, int64_t cut_ms)
-{
-    int64_t now = fr_wall_ms(publisher->options.clock);
-    return cut_ms < now - TIMESTAMP_SKEW_MS || cut_ms > now + TIMESTAMP_SKEW_MS ? now : cut_ms;
-}
-
-/* Encodes the borrowed epoch with the settings of its own journal file. */
-static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
-{
-    struct outgoing *out = &publisher->out;
-    struct fr_epoch epoch;
-    struct fr_codec_settings settings;
-    const struct fr_borrowed_epoch *borrowed = &publisher->borrowed;
-    enum fr_status status = borrowed->kept ? fr_epoch_own(borrowed->bytes, borrowed->size, &epoch)
-                                           : fr_epoch_view(borrowed->bytes, borrowed->size, &epoch);
-    if (status != FR_OK || epoch.epoch != number)
-        return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " of the journal does not parse", number);
-    epoch.digest = borrowed->digest;
-    status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);
-    if (status != FR_OK)
-        return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse", number);
-    uint64_t saturated = 0, asked = settings.piece_max;
-    struct fr_delta_rewind room;
-    const struct fr_export_span one = {&epoch, 1, fr_publisher_rewind_of(publisher, number, &room), &publisher->room};
-    out->begins = number == 1 || one.rewind;
-    fr_publisher_begin_sent(publisher, number, &epoch);
-    if (settings.np != publisher->options.partitions)
-        status = fr_err_set(err, FR_E_MISMATCH, "epoch %" PRIu64 " was cut for %u delta partitions, the config says %u",
-                            number, settings.np, publisher->options.partitions);
-    int64_t cut_ms = 0;
-    if (status == FR_OK)
-        status = fr_export_wall_ms(&epoch, &cut_ms, err);
-    if (status == FR_OK)
-        status = fr_export_span(&settings, &one, keep_record, out, &saturated, err);
-    while (status == FR_E_LIMIT && fr_export_widen(&settings)) {
-        fr_publisher_clear_outgoing(out);
-        saturated = 0;
-        status = fr_export_span(&settings, &one, keep_record, out, &saturated, err);
-    }
-    if (status == FR_OK && settings.piece_max != asked)
-        fr_log(FR_LOG_WARN, "publisher", "piece_max_widened",
-               "epoch=%" PRIu64 " from=%" PRIu64 " to=%" PRIu64
-               " problem=\"a row, the model or the commit does not fit export.piece_max of its journal file; the "
-               "brokers and readers of the topic must take records of the larger size\"",
-               number, asked, settings.piece_max);
-    fr_codec_settings_release(&settings);
-    if (status != FR_OK)
-        return status;
-    out->epoch = number;
-    out->timestamp_ms = record_timestamp(publisher, cut_ms);
-    if (number > publisher->highest_sent) {
-        publisher->tally.saturated += saturated;
-        publisher->highest_sent = number;
-    } else {
-        publisher->tally.resent_epochs += 1;
-    }
-    return FR_OK;
-}
-
-/* Takes epoch sent + 1, from memory or from the journal, and encodes it. */
-static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
-{
-    struct outgoing *out = &publisher->out;
-    fr_publisher_clear_outgoing(out);
-    fr_buffer_clear(&publisher->head_bytes);
-    struct fr_borrowed_epoch *borrowed = &publisher->borrowed;
-    enum fr_status status =
-        fr_durable_borrow(publisher->options.durable, number, borrowed, &publisher->head_bytes, err);
-    if (status == FR_OK)
-        status = encode_epoch(publisher, number, err);
-    fr_durable_give_back(publisher->options.durable, borrowed);
-    if (status != FR_OK) {
-        fr_publisher_clear_outgoing(out);
-        return status;
-    }
-    *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){number, 0, false};
-    return FR_OK;
-}
-/* Hands over records of the outgoing epoch while they fit; FR_AGAIN when the bound or librdkafka's
- * queue is full. */
-static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err *err)
-{
-    struct outgoing *out = &publisher->out;
-    struct pending_epoch *pending = find_pending(publisher, out->epoch);
-    FR_CHECK(pending != NULL);
-    for (; out->next < out->n; out->next++) {
-        struct outgoing_record *record = &out->records[out->next];
-        size_t limit = publisher->options.max_in_flight_bytes, used = publisher->in_flight_bytes;
-        if (used >= limit || (used > 0 && record->size > limit - used))
-            return FR_AGAIN; /* a record beyond the limit goes alone */
-        const char *topic = record->topic ? record->topic : publisher->options.topic;
-        uint64_t mark =
-            out->epoch << MARK_BITS | (record->topic ? MARK_OTHER_TOPIC : 0) | (record->begins ? MARK_BEGINS : 0);
-        rd_kafka_resp_err_t error = rd_kafka_producev(
-            publisher->producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION((int32_t)record->partition),
-            RD_KAFKA_V_VALUE(record->bytes, record->size), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_FREE),
-            RD_KAFKA_V_TIMESTAMP(out->timestamp_ms), RD_KAFKA_V_OPAQUE((void *)(uintptr_t)mark), RD_KAFKA_V_END);
-        if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL)
-            return FR_AGAIN;
-        if (error) {
-            publisher->failed = true;
-            return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s refuses a record of %zu bytes: %s", topic, record->size,
-                              rd_kafka_err2str(error));
+    struct fr_publisher_board *board = &publisher->board;
+    const struct fr_publisher_rewind *to = &publisher->rewinding.to;
+    uint64_t sent = board->tally.sent, last = sent + 1;
+    if (sent >= atomic_load(&board->offered) || publisher->sender.n_pending == PENDING_EPOCHS_MAX)
+        return FR_AGAIN;
+    if (fr_publisher_is_backlog(&publisher->epochs, &last) && board->options.backlog_rebases) {
+        if (publisher->sender.n_pending == 0) {
+            change_state(publisher, FR_PUBLISHER_BACKLOG_ABANDONED);
+            return FR_OK;
         }
-        record->bytes = NULL;
-        publisher->in_flight_bytes += record->size;
-        pending->outstanding += 1;
-        publisher->tally.records += 1;
-        publisher->tally.bytes += record->size;
+        last = sent + 1; /* what is in flight lands first */
     }
-    fr_publisher_hps_tell(publisher);
-    if (publisher->rebase.wanted && !publisher->rebase.sent)
-        return FR_OK; /* more of this epoch follows */
-    publisher->rebase.wanted = false;
-    pending->complete = true;
-    publisher->sent = out->epoch;
-    return FR_OK;
+    const struct fr_delta_rewind named = {to->epoch, to->snapshot};
+    const struct fr_delta_rewind *rewind =
+        publisher->state == FR_PUBLISHER_REWINDS && sent == to->epoch ? &named : NULL;
+    return last == sent + 1 ? fr_publisher_load_epoch(&publisher->epochs, rewind, err)
+                            : fr_publisher_load_merged(&publisher->epochs, last, rewind, err);
 }
 
-/* Takes the next records of the merged epoch; its entry comes with the first. */
-static enum fr_status load_rebase(struct fr_publisher *publisher, struct fr_err *err)
+/* The next outgoing records; FR_AGAIN: there are none yet. */
+static enum fr_status load_next(struct fr_publisher *publisher, struct fr_err *err)
 {
-    fr_publisher_clear_outgoing(&publisher->out);
-    enum fr_status status = fr_publisher_load_rebase(publisher, keep_record, err);
-    if (status != FR_OK) {
-        fr_publisher_clear_outgoing(&publisher->out);
-        return status;
+    enum fr_status status = FR_OK;
+    fr_publisher_clear_outgoing(&publisher->sender.out);
+    if (publisher->state == FR_PUBLISHER_AWAITS_FOLD) {
+        status = fr_publisher_open_rebase(&publisher->rebase, err);
+        if (status == FR_OK)
+            change_state(publisher, FR_PUBLISHER_FOLD_OPENED);
+    } else if (publisher->state == FR_PUBLISHER_FILLS) {
+        status = fr_publisher_load_rebase(&publisher->rebase, err);
+    } else {
+        status = load_epochs(publisher, err);
     }
-    if (publisher->n_pending == 0)
-        *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){publisher->out.epoch, 0, false};
-    return FR_OK;
-}
-
-static enum fr_status load_merged(struct fr_publisher *publisher, struct fr_err *err)
-{
-    fr_publisher_clear_outgoing(&publisher->out);
-    enum fr_status status = fr_publisher_load_merged(publisher, keep_record, err);
     if (status != FR_OK)
-        fr_publisher_clear_outgoing(&publisher->out);
-    else
-        *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){publisher->out.epoch, 0, false};
+        fr_publisher_clear_outgoing(&publisher->sender.out);
     return status;
+}
+
+/* Whether epochs may go out. A snapshot is asked for where one is needed, and again while no epoch
+ * follows it, because it may be refused then. */
+static bool may_send(struct fr_publisher *publisher)
+{
+    struct fr_publisher_board *board = &publisher->board;
+    struct fr_publisher_status *tally = &board->tally;
+    uint64_t offered = atomic_load(&board->offered);
+    tally->rewind_waits = publisher->state == FR_PUBLISHER_REWINDS && tally->sent == publisher->rewinding.to.epoch &&
+                          tally->sent >= offered;
+    if (publisher->state != FR_PUBLISHER_AWAITS_SNAPSHOT && !tally->rewind_waits)
+        return true;
+    enum fr_publisher_event event = fr_publisher_ask_rewind(&publisher->rewinding);
+    if (event == FR_PUBLISHER_SNAPSHOT_REFUSED)
+        fr_publisher_notice(board, event);
+    if (event != FR_PUBLISHER_SNAPSHOT_NAMED)
+        return false;
+    change_state(publisher, event);
+    tally->rewind_waits = tally->sent >= offered;
+    return true;
 }
 
 static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err *err)
 {
-    enum fr_status status = FR_OK;
-    if (!fr_publisher_await_rewind(publisher))
-        return FR_OK;
+    const struct fr_outgoing *out = &publisher->sender.out;
+    enum fr_status status = may_send(publisher) ? FR_OK : FR_AGAIN;
     while (status == FR_OK) {
-        if (publisher->out.next == publisher->out.n && publisher->rebase.wanted) {
-            status = load_rebase(publisher, err);
-        } else if (publisher->out.next == publisher->out.n) {
-            if (publisher->sent >= atomic_load(&publisher->offered) || publisher->n_pending == PENDING_EPOCHS_MAX)
-                return FR_OK;
-            bool merges = fr_publisher_wants_merge(publisher);
-            if (!merges && publisher->rebase.wanted)
-                continue;
-            status = merges ? load_merged(publisher, err) : load_epoch(publisher, publisher->sent + 1, err);
+        if (out->next == out->n) {
+            status = load_next(publisher, err);
+            continue;
         }
-        if (status == FR_OK)
-            status = produce_some(publisher, err);
+        status = fr_publisher_hand_over(&publisher->sender, err);
+        if (status == FR_OK && publisher->state == FR_PUBLISHER_FILLS && out->ends)
+            change_state(publisher, FR_PUBLISHER_STATE_SENT);
     }
     return status == FR_AGAIN ? FR_OK : status;
 }
 
-static enum fr_status begin_landed(struct fr_publisher *publisher, struct fr_err *err)
+/* Sends, takes reports, and reads what somebody wrote in between: before anything is acknowledged
+ * next to another writer. */
+static enum fr_status send_and_listen(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
 {
-    if (publisher->rebase.full) {
-        publisher->tally.rebases += 1;
-        fr_log(FR_LOG_INFO, "publisher", "rebase_end", "topic=%s epoch=%" PRIu64, publisher->options.topic,
-               publisher->sent_begin.epoch);
-        fr_publisher_end_rebase(publisher);
-    }
-    if (publisher->sent_begin.to > 0)
-        fr_publisher_rewind_landed(publisher);
-    return fr_publisher_begin_landed(publisher, err);
-}
-
-static enum fr_status settle(struct fr_publisher *publisher, struct fr_err *err)
-{
-    enum fr_status status = FR_OK;
-    bool moved = false;
-    while (publisher->n_pending > 0 && pending_at(publisher, 0)->complete &&
-           pending_at(publisher, 0)->outstanding == 0) {
-        publisher->acked = pending_at(publisher, 0)->epoch;
-        publisher->pending_begin = (publisher->pending_begin + 1) % PENDING_EPOCHS_MAX;
-        publisher->n_pending -= 1;
-        moved = true;
-    }
-    if (moved) {
-        publisher->backoff_ms = 0;
-        publisher->tally.problem[0] = publisher->tally.refused[0] = '\0';
-    }
-    if (publisher->sent_begin.epoch > 0 && publisher->acked >= publisher->sent_begin.epoch)
-        status = begin_landed(publisher, err);
-    fr_publisher_tell(publisher);
-    return status;
-}
-
-/* Ends the producer after a failure and plans the next attempt. */
-static void restart_later(struct fr_publisher *publisher)
-{
-    char quoted[300];
-    end_producer(publisher);
-    publisher->failed = false;
-    publisher->moved = true; /* what the topic took of it is looked at */
-    atomic_store(&publisher->fatal, false);
-    publisher->backoff_ms = publisher->backoff_ms ? publisher->backoff_ms * 2 : BACKOFF_MIN_MS;
-    if (publisher->backoff_ms > BACKOFF_MAX_MS)
-        publisher->backoff_ms = BACKOFF_MAX_MS;
-    publisher->retry_at_ns = fr_mono_ns(publisher->options.clock) + publisher->backoff_ms * 1000000u;
-    publisher->tally.errors += 1;
-    fr_log(FR_LOG_WARN, "publisher", "producer_restart", "acked=%" PRIu64 " retry_in_ms=%" PRIu64 " problem=%s",
-           publisher->acked, publisher->backoff_ms, fr_log_quote(quoted, sizeof(quoted), publisher->tally.problem));
-}
-
-/* A producer, once the back-off is over and the topic was looked at. */
-static enum fr_status make_producer(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
-{
-    uint64_t now = fr_mono_ns(publisher->options.clock);
-    if (now < publisher->retry_at_ns) {
-        uint64_t left_ms = (publisher->retry_at_ns - now) / 1000000u + 1;
-        (void)poll(NULL, 0, wait_ms < 0 || left_ms < (uint64_t)wait_ms ? (int)left_ms : wait_ms);
-        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
-    }
-    enum fr_status status = publisher->moved ? fr_publisher_check(publisher, err) : FR_OK;
-    if (status == FR_E_UNAVAILABLE)
-        publisher->retry_at_ns = fr_mono_ns(publisher->options.clock) + BACKOFF_MAX_MS * UINT64_C(1000000);
-    return status == FR_OK ? fr_publisher_producer(publisher, err) : status;
-}
-
-/* The topic is not what it was; everything that was not acknowledged is sent after a look at it. */
-static void look_again(struct fr_publisher *publisher)
-{
-    if (!publisher->rewind.looks)
-        fr_log(FR_LOG_WARN, "publisher", "topic_changed",
-               "topic=%s acked=%" PRIu64 " note=\"it was made anew or lost records; it is looked at\"",
-               publisher->options.topic, publisher->acked);
-    publisher->rewind.looks = false;
-    end_producer(publisher);
-}
-
-/* One turn with a producer that works. */
-static enum fr_status turn(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
-{
+    rd_kafka_t *producer = publisher->sender.producer;
     enum fr_status status = send_waiting(publisher, err);
-    rd_kafka_poll(publisher->producer, wait_ms);
-    while (rd_kafka_poll(publisher->producer, 0) > 0)
+    rd_kafka_poll(producer, wait_ms);
+    while (rd_kafka_poll(producer, 0) > 0)
         continue; /* bounded by the records in flight */
-    fr_publisher_ask(publisher);
-    if ((status == FR_OK || status == FR_E_UNAVAILABLE) && fr_publisher_has_gaps(publisher)) {
-        /* before anything is told: nothing is acknowledged beside another writer */
-        enum fr_status between = fr_publisher_check_gaps(publisher, err);
+    fr_publisher_compare_ends(&publisher->known, &publisher->topic, producer);
+    if ((status == FR_OK || status == FR_E_UNAVAILABLE) && fr_publisher_has_gaps(&publisher->known)) {
+        const struct fr_look_request request = request_of(publisher);
+        enum fr_status between = fr_publisher_look_between(&request, err);
         status = between == FR_OK ? status : between;
     }
     return status;
 }
 
+static enum fr_status count_acknowledged(struct fr_publisher *publisher, struct fr_err *err)
+{
+    struct fr_publisher_status *tally = &publisher->board.tally;
+    enum fr_status status = FR_OK;
+    uint64_t begin = publisher->known.sent_begin.epoch;
+    if (fr_publisher_count_acknowledged(&publisher->sender)) {
+        publisher->pause.ms = 0;
+        tally->problem[0] = tally->refused[0] = '\0';
+    }
+    if (begin > 0 && tally->acked >= begin) {
+        status = fr_publisher_begin_is_acknowledged(&publisher->known, err);
+        change_state(publisher, FR_PUBLISHER_BEGINNING_ACKNOWLEDGED);
+    }
+    show(publisher);
+    return status;
+}
+
+static enum fr_status step_offline(struct fr_publisher *publisher, int wait_ms)
+{
+    struct fr_publisher_status *tally = &publisher->board.tally;
+    uint64_t offered = atomic_load(&publisher->board.offered);
+    if (tally->acked == offered)
+        (void)poll(NULL, 0, wait_ms);
+    tally->sent = tally->acked = offered;
+    show(publisher);
+    return FR_OK;
+}
+
 enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
 {
-    if (!publisher->checked)
+    struct fr_publisher_board *board = &publisher->board;
+    struct fr_publisher_status *tally = &board->tally;
+    if (publisher->state == FR_PUBLISHER_NEW)
         return fr_err_set(err, FR_E_STATE, "the delta topic was not checked yet");
-    if (!publisher->options.brokers)
-        return fr_publisher_step_without_brokers(publisher, wait_ms);
-    enum fr_status status = FR_OK;
-    if (!publisher->producer) {
-        status = make_producer(publisher, wait_ms, err);
-        if (status != FR_OK)
-            return status;
-    }
-    status = turn(publisher, wait_ms, err);
+    if (publisher->state == FR_PUBLISHER_OFFLINE)
+        return step_offline(publisher, wait_ms);
+    enum fr_status status = publisher->state == FR_PUBLISHER_LOOKS ? look_again(publisher, wait_ms, err) : FR_OK;
+    if (status == FR_OK)
+        status = fr_publisher_open_producer(&publisher->sender, err);
+    if (status != FR_OK)
+        return status;
+    status = send_and_listen(publisher, wait_ms, err);
     if (status == FR_E_MISMATCH)
         return status;
-    enum fr_status settled = settle(publisher, err);
-    if (settled != FR_OK)
-        return settled;
-    if (publisher->failed || atomic_load(&publisher->fatal)) {
-        if (status == FR_E_UNAVAILABLE && err)
-            fr_publisher_problem(publisher, err->text);
-        restart_later(publisher);
-        fr_publisher_tell(publisher);
-        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
+    enum fr_status counted = count_acknowledged(publisher, err);
+    if (counted != FR_OK)
+        return counted;
+    bool failed = board->noticed >= FR_PUBLISHER_PRODUCER_FAILED;
+    if (failed && status == FR_E_UNAVAILABLE && err)
+        fr_publisher_set_problem(board, err->text);
+    if (board->noticed != FR_PUBLISHER_NO_EVENT)
+        change_state(publisher, board->noticed);
+    if (failed) {
+        show(publisher);
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", tally->problem);
     }
-    if (publisher->moved)
-        look_again(publisher);
-    if (status == FR_OK && publisher->in_flight_bytes > 0 && publisher->tally.problem[0] != '\0')
-        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
-    if (status == FR_OK && publisher->tally.refused[0] != '\0') /* nothing was acknowledged since */
-        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.refused);
+    if (status == FR_OK && tally->in_flight_bytes > 0 && tally->problem[0] != '\0')
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", tally->problem);
+    if (status == FR_OK && tally->refused[0] != '\0') /* nothing was acknowledged since */
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", tally->refused);
     return status;
 }

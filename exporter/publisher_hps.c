@@ -11,10 +11,10 @@
  * tombstones (counted here) nor dense parameters nor epochs.
  *
  * An epoch is acknowledged when these messages are, too. What the delta topic shows complete says
- * nothing of them, so sending resumes behind what the journal has noted as acknowledged.
+ * nothing of them, so sending resumes after what the journal has noted as acknowledged.
  *
  * Thread: the publisher thread. */
-#include "publisher_internal.h"
+#include "publisher_outgoing.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,14 +29,13 @@ enum { HPS_HEAD = 8 };
 struct hps_table {
     char name[64];
     char topic[250];
-    bool late; /* and said so: a look that finds no leader comes again */
+    bool late; /* its emptiness was logged: a look that finds no leader is repeated */
 };
 
 struct fr_publisher_hps {
     uint32_t n_tables;
     struct hps_table *tables;
     struct fr_buffer message;
-    uint64_t rows, drops; /* of what is in `outgoing` */
 };
 
 struct fr_publisher_hps *fr_publisher_hps_new(const struct fr_publisher_options *options)
@@ -65,11 +64,11 @@ void fr_publisher_hps_free(struct fr_publisher_hps *hps)
 
 /* ---- topics ---- */
 
-static enum fr_status is_empty(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic, bool *empty,
-                               struct fr_err *err)
+static enum fr_status is_empty(const struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
+                               bool *empty, struct fr_err *err)
 {
     *empty = true;
-    for (uint32_t p = 0; p < publisher->options.partitions && *empty; p++) {
+    for (uint32_t p = 0; p < board->options.partitions && *empty; p++) {
         int64_t low = 0, high = 0;
         rd_kafka_resp_err_t error =
             rd_kafka_query_watermark_offsets(client, topic, (int32_t)p, &low, &high, BROKER_TIMEOUT_MS);
@@ -81,29 +80,35 @@ static enum fr_status is_empty(struct fr_publisher *publisher, rd_kafka_t *clien
     return FR_OK;
 }
 
-enum fr_status fr_publisher_hps_check(struct fr_publisher *publisher, rd_kafka_t *client, uint64_t acked,
-                                      struct fr_err *err)
+/* A topic that is empty although epochs were acknowledged lacks the rows of those. */
+static enum fr_status warn_of_empty(struct hps_table *table, const struct fr_publisher_board *board, rd_kafka_t *client,
+                                    uint64_t acked, struct fr_err *err)
 {
-    struct fr_publisher_hps *hps = publisher->out.hps;
+    bool empty = false;
+    enum fr_status status = is_empty(board, client, table->topic, &empty, err);
+    if (status != FR_OK || !empty || table->late)
+        return status;
+    table->late = true;
+    fr_log(FR_LOG_WARN, "publisher", "hps_topic_begins_late",
+           "topic=%s acked=%" PRIu64
+           " problem=\"it is empty, and gets rows that change from now on; a state that begins from "
+           "a savepoint of this one (freshetd --restore) publishes all of its rows\"",
+           table->topic, acked);
+    return FR_OK;
+}
+
+enum fr_status fr_publisher_hps_check(struct fr_publisher_hps *hps, struct fr_publisher_board *board,
+                                      rd_kafka_t *client, const uint64_t *acked, struct fr_err *err)
+{
     enum fr_status status = FR_OK;
     for (uint32_t t = 0; hps && t < hps->n_tables && status == FR_OK; t++) {
         struct hps_table *table = &hps->tables[t];
-        const char *topic = table->topic;
         struct fr_kafka_topic found;
-        bool empty = false;
-        status = fr_publisher_find_topic(publisher, client, topic, &found, err);
-        if (status == FR_OK && found.administrable)
-            status = fr_publisher_check_size(publisher, client, topic, "export.format: hps", HPS_MESSAGE_MAX, err);
-        if (status == FR_OK && acked > 0 && !publisher->checked)
-            status = is_empty(publisher, client, topic, &empty, err);
-        if (status == FR_OK && empty && !table->late) {
-            table->late = true;
-            fr_log(FR_LOG_WARN, "publisher", "hps_topic_begins_late",
-                   "topic=%s acked=%" PRIu64
-                   " problem=\"it is empty, and gets rows that change from now on; a state that begins from "
-                   "a savepoint of this one (freshetd --restore) publishes all of its rows\"",
-                   topic, acked);
-        }
+        status = fr_publisher_find_topic(board, client, table->topic, &found, err);
+        if (status == FR_OK && acked && found.administrable)
+            status = fr_publisher_check_size(client, table->topic, "export.format: hps", HPS_MESSAGE_MAX, err);
+        if (status == FR_OK && acked && *acked > 0)
+            status = warn_of_empty(table, board, client, *acked, err);
     }
     return status;
 }
@@ -128,9 +133,9 @@ static void put_row(struct fr_buffer *message, const struct fr_delta_record *rec
     }
 }
 
-static void add_rows(struct fr_publisher_hps *hps, struct outgoing *out, const struct hps_table *table,
-                     const struct fr_delta_record *record)
+static void add_rows(struct fr_outgoing *out, const struct hps_table *table, const struct fr_delta_record *record)
 {
+    struct fr_buffer *message = &out->hps->message;
     uint32_t floats = 0;
     for (uint32_t s = 0; s < record->rows.n_segments; s++)
         floats += record->rows.segments[s].dim;
@@ -139,45 +144,29 @@ static void add_rows(struct fr_publisher_hps *hps, struct outgoing *out, const s
     uint32_t most = fit > 0 ? (uint32_t)fit : 1; /* a wider row goes alone */
     for (uint32_t at = 0; at < record->rows.n_rows;) {
         uint32_t end = record->rows.n_rows - at > most ? at + most : record->rows.n_rows;
-        fr_buffer_clear(&hps->message);
-        fr_buffer_append(&hps->message, "HCTR", 4);
-        fr_put_u32(&hps->message, value_bytes);
+        fr_buffer_clear(message);
+        fr_buffer_append(message, "HCTR", 4);
+        fr_put_u32(message, value_bytes);
         for (; at < end; at++)
-            put_row(&hps->message, record, at);
-        fr_publisher_add_outgoing(out, table->topic, record->partition, hps->message.data, hps->message.size);
+            put_row(message, record, at);
+        fr_publisher_append(out, table->topic, record->partition, message->data, message->size);
     }
-    hps->rows += record->rows.n_rows;
+    out->hps_rows += record->rows.n_rows;
 }
 
-enum fr_status fr_publisher_hps_add(struct fr_publisher_hps *hps, struct outgoing *out, const void *bytes, size_t size)
+enum fr_status fr_publisher_hps_add(struct fr_outgoing *out, const void *bytes, size_t size)
 {
     struct fr_delta_record record;
     enum fr_status status = fr_delta_read(bytes, size, &record, NULL);
     if (status != FR_OK)
         return status;
     if (record.kind == FR_DELTA_DROP)
-        hps->drops += record.drop.n_rows;
+        out->hps_drops += record.drop.n_rows;
     if (record.kind != FR_DELTA_ROWS)
         return FR_OK;
-    const struct hps_table *table = find_table(hps, record.rows.table);
+    const struct hps_table *table = find_table(out->hps, record.rows.table);
     if (!table)
         return FR_E_CORRUPT; /* of a journal file whose tables are not those of the model */
-    add_rows(hps, out, table, &record);
+    add_rows(out, table, &record);
     return FR_OK;
-}
-
-void fr_publisher_hps_forget(struct fr_publisher_hps *hps)
-{
-    if (hps)
-        hps->rows = hps->drops = 0;
-}
-
-void fr_publisher_hps_tell(struct fr_publisher *publisher)
-{
-    struct fr_publisher_hps *hps = publisher->out.hps;
-    if (!hps)
-        return;
-    publisher->tally.hps.rows += hps->rows;
-    publisher->tally.hps.drops += hps->drops;
-    fr_publisher_hps_forget(hps);
 }

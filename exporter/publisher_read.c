@@ -6,7 +6,7 @@
  * replicas do. Everything else comes to the visitor as an envelope; values are not kept.
  *
  * Thread: the publisher thread. It does not judge. */
-#include "publisher_internal.h"
+#include "publisher_topic.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 enum { POLL_MS = 100 };
 
-enum fr_status fr_publisher_reader(struct fr_publisher *publisher, rd_kafka_t **out, struct fr_err *err)
+enum fr_status fr_publisher_reader_open(struct fr_publisher_board *board, rd_kafka_t **out, struct fr_err *err)
 {
     static const struct fr_kafka_setting required[] = {
         {"group.id", "freshet.check"},
@@ -28,13 +28,13 @@ enum fr_status fr_publisher_reader(struct fr_publisher *publisher, rd_kafka_t **
         {"allow.auto.create.topics", "false"},
         {"isolation.level", "read_uncommitted"}, /* other producers' transactions hide nothing */
         {"fetch.wait.max.ms", "10"},
-        {"log.connection.close", "true"}, /* says what a listener of another protocol does */
+        {"log.connection.close", "true"}, /* it shows what a listener of another protocol does */
         {NULL, NULL},
     };
     rd_kafka_t *client;
     struct fr_kafka_options options = {.type = RD_KAFKA_CONSUMER, .required = required};
-    enum fr_status status = fr_publisher_client(publisher, options, &client, err);
-    if (status != FR_OK || publisher->report)
+    enum fr_status status = fr_publisher_client(board, options, &client, err);
+    if (status != FR_OK || board->report)
         return status;
     (void)rd_kafka_poll_set_consumer(client);
     *out = client;
@@ -51,11 +51,11 @@ void fr_publisher_reader_close(rd_kafka_t *client)
 
 /* One question for all partitions: the offset that `which` (RD_KAFKA_OFFSET_BEGINNING or _END)
  * names. */
-static enum fr_status ask_offsets(struct fr_publisher *publisher, rd_kafka_t *client, int64_t which, int64_t *out,
-                                  struct fr_err *err)
+static enum fr_status ask_offsets(const struct fr_publisher_board *board, rd_kafka_t *client, int64_t which,
+                                  int64_t *out, struct fr_err *err)
 {
-    const char *topic = publisher->options.topic;
-    uint32_t np = publisher->options.partitions;
+    const char *topic = board->options.topic;
+    uint32_t np = board->options.partitions;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)np);
     for (uint32_t p = 0; p < np; p++)
         rd_kafka_topic_partition_list_add(list, topic, (int32_t)p)->offset = which;
@@ -75,14 +75,14 @@ static enum fr_status ask_offsets(struct fr_publisher *publisher, rd_kafka_t *cl
     return status;
 }
 
-enum fr_status fr_publisher_ends(struct fr_publisher *publisher, rd_kafka_t *client, int64_t *low, int64_t *high,
-                                 struct fr_err *err)
+enum fr_status fr_publisher_ends(const struct fr_publisher_board *board, rd_kafka_t *client, int64_t *low,
+                                 int64_t *high, struct fr_err *err)
 {
-    enum fr_status status = ask_offsets(publisher, client, RD_KAFKA_OFFSET_BEGINNING, low, err);
-    return status == FR_OK ? ask_offsets(publisher, client, RD_KAFKA_OFFSET_END, high, err) : status;
+    enum fr_status status = ask_offsets(board, client, RD_KAFKA_OFFSET_BEGINNING, low, err);
+    return status == FR_OK ? ask_offsets(board, client, RD_KAFKA_OFFSET_END, high, err) : status;
 }
 
-static void take_envelope(const rd_kafka_message_t *message, struct fr_topic_record *out)
+static void parse_envelope(const rd_kafka_message_t *message, struct fr_topic_record *out)
 {
     struct fr_delta_record record;
     struct fr_err problem = {0};
@@ -105,15 +105,16 @@ static void take_envelope(const rd_kafka_message_t *message, struct fr_topic_rec
     snprintf(out->model, sizeof(out->model), "%.*s", (int)record.model.size, record.model.bytes);
 }
 
-static void note_stray(struct fr_publisher *publisher, struct fr_topic_span *span, const struct fr_topic_record *stray)
+static void note_stray(struct fr_publisher_board *board, struct fr_topic_span *span,
+                       const struct fr_topic_record *stray)
 {
     char quoted[300];
     span->strays += 1;
-    if (fr_log_due(&publisher->stray_logged_ns, fr_mono_ns(publisher->options.clock), UINT64_C(10000000000)))
+    if (fr_log_due(&board->stray_logged_ns, fr_mono_ns(board->options.clock), UINT64_C(10000000000)))
         fr_log(FR_LOG_WARN, "publisher", "stray_record",
                "topic=%s partition=%" PRId32 " offset=%" PRId64 " problem=%s note=\"it is passed over, here and by "
                "replicas; look for who else may write to the topic\"",
-               publisher->options.topic, span->partition, stray->offset,
+               board->options.topic, span->partition, stray->offset,
                fr_log_quote(quoted, sizeof(quoted), stray->problem));
 }
 
@@ -126,8 +127,8 @@ static struct fr_topic_span *span_of(struct fr_topic_span *spans, size_t n, int3
 }
 
 /* One polled message; true when its span is done. */
-static bool take_message(struct fr_publisher *publisher, const rd_kafka_message_t *message, struct fr_topic_span *span,
-                         const struct fr_topic_visitor *visitor)
+static bool visit_message(struct fr_publisher_board *board, const rd_kafka_message_t *message,
+                          struct fr_topic_span *span, const struct fr_topic_visitor *visitor)
 {
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
         return true;
@@ -136,19 +137,21 @@ static bool take_message(struct fr_publisher *publisher, const rd_kafka_message_
     struct fr_topic_record record;
     bool enough = false;
     if (message->offset < span->to) {
-        take_envelope(message, &record);
+        parse_envelope(message, &record);
         if (record.status == FR_E_CORRUPT)
-            note_stray(publisher, span, &record);
+            note_stray(board, span, &record);
         else
             enough = visitor->record(visitor->self, span->partition, &record);
     }
     return enough || message->offset >= span->to - 1;
 }
 
-enum fr_status fr_publisher_read(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_topic_span *spans,
-                                 size_t n, const struct fr_topic_visitor *visitor, struct fr_err *err)
+enum fr_status fr_publisher_read(const struct fr_topic_reading *reading, const struct fr_topic_visitor *visitor,
+                                 struct fr_err *err)
 {
-    const char *topic = publisher->options.topic;
+    const char *topic = reading->board->options.topic;
+    struct fr_topic_span *spans = reading->spans;
+    size_t n = reading->n;
     const struct fr_clock *clock = fr_clock_system(); /* brokers keep no other */
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
     size_t left = 0;
@@ -159,25 +162,25 @@ enum fr_status fr_publisher_read(struct fr_publisher *publisher, rd_kafka_t *cli
         rd_kafka_topic_partition_list_add(list, topic, spans[i].partition)->offset = spans[i].from;
         left++;
     }
-    rd_kafka_resp_err_t error = left > 0 ? rd_kafka_assign(client, list) : RD_KAFKA_RESP_ERR_NO_ERROR;
+    rd_kafka_resp_err_t error = left > 0 ? rd_kafka_assign(reading->client, list) : RD_KAFKA_RESP_ERR_NO_ERROR;
     rd_kafka_topic_partition_list_destroy(list);
     if (error)
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s: %s", topic, rd_kafka_err2str(error));
     uint64_t deadline = fr_mono_ns(clock) + UINT64_C(1000000) * BROKER_TIMEOUT_MS;
     while (left > 0 && fr_mono_ns(clock) < deadline) {
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(client, POLL_MS);
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(reading->client, POLL_MS);
         if (!message)
             continue;
         struct fr_topic_span *span = span_of(spans, n, message->partition);
         if (span && !span->done) {
-            span->done = take_message(publisher, message, span, visitor);
+            span->done = visit_message(reading->board, message, span, visitor);
             left -= span->done;
             if (!message->err || span->done) /* the broker is there */
                 deadline = fr_mono_ns(clock) + UINT64_C(1000000) * BROKER_TIMEOUT_MS;
         }
         rd_kafka_message_destroy(message);
     }
-    (void)rd_kafka_assign(client, NULL);
+    (void)rd_kafka_assign(reading->client, NULL);
     for (size_t i = 0; i < n && left > 0; i++)
         if (!spans[i].done)
             return fr_err_set(err, FR_E_UNAVAILABLE,

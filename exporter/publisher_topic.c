@@ -1,14 +1,14 @@
-/* Questions about the delta topic: does it exist, how many partitions has it, which cleanup policy.
+/* Questions about topics: does one exist, how many partitions has it, which settings.
  *
- * Asked through a consumer handle, which never creates a topic by asking for it; a broker of its
- * own default partition count must not decide ours. librdkafka's embedded broker has no controller
- * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning
- * (docs/commands.md, "Topics"), and a missing topic is then made by asking through the producer
- * handle, which lets the broker create it.
+ * They are asked through a consumer, which never creates a topic by asking for it: a broker's
+ * default number of partitions must not decide ours. librdkafka's embedded broker has no controller
+ * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning (DESIGN section
+ * 9), and a missing topic is then made by asking through a producer, which lets the broker create
+ * it.
  *
- * Thread: the publisher thread, at start; each call blocks for at most a few seconds. It does not
- * change the settings of a topic that exists. */
-#include "publisher_internal.h"
+ * Thread: the publisher thread; each call blocks for at most a few seconds. It does not change the
+ * settings of a topic that exists. */
+#include "publisher_topic.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,10 +16,15 @@
 
 #include "base/log.h"
 
-enum { CREATED_POLLS_MAX = 30, CREATED_POLL_MS = 100, NEEDED_AFTER_MS = 600000 };
+enum {
+    CREATED_POLLS_MAX = 30,
+    CREATED_POLL_MS = 100,
+    NEEDED_AFTER_MS = 600000,
+    SETTINGS_MS = 3600000, /* between questions about what the topic keeps */
+};
 
-/* "what: answer (what the connection said)" */
-static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+/* With what the client last reported of its connections. */
+static enum fr_status no_metadata(const struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
                                   rd_kafka_resp_err_t error, struct fr_err *err)
 {
     if (rd_kafka_type(client) == RD_KAFKA_CONSUMER) {
@@ -30,18 +35,18 @@ static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *cl
     } else {
         rd_kafka_poll(client, 0);
     }
-    const char *said = publisher->connection;
+    const char *said = board->connection;
     return fr_err_set(err, FR_E_UNAVAILABLE, "brokers %s do not answer about topic %s: %s%s%s%s",
-                      publisher->options.brokers, topic, rd_kafka_err2str(error), said[0] ? " (" : "", said,
+                      board->options.brokers, topic, rd_kafka_err2str(error), said[0] ? " (" : "", said,
                       said[0] ? ")" : "");
 }
 
-static enum fr_status ask_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+static enum fr_status ask_topic(const struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
                                 struct fr_kafka_topic *found, struct fr_err *err)
 {
     rd_kafka_resp_err_t error = fr_kafka_topic_ask(client, topic, false, BROKER_TIMEOUT_MS, found);
     if (error)
-        return no_metadata(publisher, client, topic, error, err);
+        return no_metadata(board, client, topic, error, err);
     if (found->error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
         return fr_err_set(err, FR_E_DENIED, "not authorised for topic %s", topic);
     if (found->error)
@@ -50,11 +55,11 @@ static enum fr_status ask_topic(struct fr_publisher *publisher, rd_kafka_t *clie
 }
 
 /* Waits (bounded) until the brokers know the topic that was just created. */
-static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+static enum fr_status await_topic(const struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
                                   struct fr_kafka_topic *found, struct fr_err *err)
 {
     for (int i = 0; i < CREATED_POLLS_MAX; i++) {
-        enum fr_status status = ask_topic(publisher, client, topic, found, err);
+        enum fr_status status = ask_topic(board, client, topic, found, err);
         if (status == FR_OK && found->partitions > 0)
             return FR_OK;
         if (status != FR_OK && status != FR_E_UNAVAILABLE)
@@ -64,7 +69,7 @@ static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *cl
     return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s was created, but the brokers do not show it yet", topic);
 }
 
-/* false: the broker does not tell. */
+/* false: the broker does not answer. */
 static bool ask_settings(rd_kafka_t *client, const char *topic, struct fr_kafka_topic_settings *out)
 {
     char name[256], text[FR_KAFKA_TEXT_MAX]; /* a topic has 249 characters at most */
@@ -73,27 +78,28 @@ static bool ask_settings(rd_kafka_t *client, const char *topic, struct fr_kafka_
     return fr_kafka_topic_describe(client, topics, 1, out, text) && out->error == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* What a partition gets in the time that has to be kept, by what this process sent; 0: not known
- * yet. */
-static uint64_t needed_bytes(const struct fr_publisher *publisher)
+/* Bytes that a partition gets in the time that has to be kept, as this process has sent them; 0:
+ * not known yet. */
+static uint64_t needed_bytes(const struct fr_publisher_topic *topic)
 {
-    uint64_t ms = (fr_mono_ns(publisher->options.clock) - publisher->begun_ns) / 1000000;
+    const struct fr_publisher_options *options = &topic->board->options;
+    uint64_t ms = (fr_mono_ns(options->clock) - topic->begun_ns) / 1000000;
     if (ms < NEEDED_AFTER_MS)
         return 0;
-    double bytes = (double)publisher->tally.bytes * (double)publisher->options.retention_ms / (double)ms;
-    return (uint64_t)(bytes / publisher->options.partitions);
+    double bytes = (double)topic->board->tally.bytes * (double)options->retention_ms / (double)ms;
+    return (uint64_t)(bytes / options->partitions);
 }
 
 /* Whether the topic keeps what new replicas need, with what to set. */
-static void judge_retention(struct fr_publisher *publisher, const struct fr_kafka_topic_settings *settings)
+static void judge_retention(const struct fr_publisher_topic *of, const struct fr_kafka_topic_settings *settings)
 {
-    const char *topic = publisher->options.topic;
-    int64_t need_ms = publisher->options.retention_ms;
-    uint64_t need_bytes = need_ms > 0 ? needed_bytes(publisher) : 0;
+    const char *topic = of->board->options.topic;
+    int64_t need_ms = of->board->options.retention_ms;
+    uint64_t need_bytes = need_ms > 0 ? needed_bytes(of) : 0;
     bool short_ms = settings->retention_ms >= 0 && (need_ms == 0 || settings->retention_ms < need_ms);
     bool short_bytes =
         settings->retention_bytes >= 0 && (need_ms == 0 || (uint64_t)settings->retention_bytes < need_bytes);
-    publisher->tally.topic.short_retention = short_ms || short_bytes;
+    of->board->tally.topic.short_retention = short_ms || short_bytes;
     if (need_ms == 0 && (short_ms || short_bytes))
         fr_log(
             FR_LOG_WARN, "publisher", "topic_retention_finite",
@@ -114,20 +120,22 @@ static void judge_retention(struct fr_publisher *publisher, const struct fr_kafk
                topic, settings->retention_bytes, 2 * need_bytes);
 }
 
-void fr_publisher_look_at_retention(struct fr_publisher *publisher)
+void fr_publisher_check_retention(struct fr_publisher_topic *topic, rd_kafka_t *client, uint64_t now_ns)
 {
     struct fr_kafka_topic_settings settings;
-    if (publisher->administrable && publisher->producer &&
-        ask_settings(publisher->producer, publisher->options.topic, &settings))
-        judge_retention(publisher, &settings);
+    if (now_ns - topic->settings_asked_ns < SETTINGS_MS * UINT64_C(1000000))
+        return;
+    topic->settings_asked_ns = now_ns;
+    if (topic->administrable && ask_settings(client, topic->board->options.topic, &settings))
+        judge_retention(topic, &settings);
 }
 
-/* Later the topic may get a smaller limit; then records that it refuses wait, and the problem is
- * said (publisher.c), because ending would help nobody. */
-static enum fr_status judge_size(const struct fr_publisher *publisher, const char *topic, const char *what,
-                                 uint64_t bytes, uint64_t takes, struct fr_err *err)
+/* ---- the size of records ---- */
+
+static enum fr_status judge_size(const char *topic, const char *what, uint64_t bytes, uint64_t takes,
+                                 struct fr_err *err)
 {
-    if (publisher->checked || bytes == 0 || takes == 0 || takes >= bytes + BATCH_ROOM)
+    if (bytes == 0 || takes == 0 || takes >= bytes + BATCH_ROOM)
         return FR_OK;
     return fr_err_set(err, FR_E_MISMATCH,
                       "topic %s takes %" PRIu64
@@ -140,64 +148,63 @@ static enum fr_status judge_size(const struct fr_publisher *publisher, const cha
                           : "");
 }
 
-enum fr_status fr_publisher_check_size(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
-                                       const char *what, uint64_t bytes, struct fr_err *err)
+enum fr_status fr_publisher_check_size(rd_kafka_t *client, const char *topic, const char *what, uint64_t bytes,
+                                       struct fr_err *err)
 {
     struct fr_kafka_topic_settings settings;
-    if (publisher->checked || !ask_settings(client, topic, &settings))
+    if (!ask_settings(client, topic, &settings))
         return FR_OK;
-    return judge_size(publisher, topic, what, bytes, settings.message_bytes, err);
+    return judge_size(topic, what, bytes, settings.message_bytes, err);
 }
 
-bool fr_publisher_takes_refused(struct fr_publisher *publisher, rd_kafka_t *client)
+void fr_publisher_record_refused(struct fr_publisher_topic *topic, const rd_kafka_message_t *message)
 {
-    struct fr_kafka_topic_settings settings;
-    return publisher->administrable && ask_settings(client, publisher->refused.topic, &settings) &&
-           settings.message_bytes >= publisher->refused.bytes;
-}
-
-static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *client, bool administrable,
-                                   struct fr_err *err)
-{
-    const char *topic = publisher->options.topic;
-    struct fr_kafka_topic_settings settings;
-    publisher->administrable = administrable;
-    if (!administrable || !ask_settings(client, topic, &settings)) {
-        fr_log(
-            FR_LOG_WARN, "publisher", "topic_policy_unknown",
-            "topic=%s problem=\"the brokers did not give the topic's settings: grant DESCRIBE_CONFIGS on the topic, or "
-            "check yourself that its cleanup.policy is delete\"",
-            topic);
-        return FR_OK;
+    struct fr_publisher_board *board = topic->board;
+    char text[sizeof(board->tally.refused)], remedy[80] = "";
+    bool large = message->err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+    uint64_t most = board->options.record_max > message->len ? board->options.record_max : message->len;
+    if (large)
+        snprintf(remedy, sizeof(remedy), "; set max.message.bytes=%" PRIu64 " on it", most + BATCH_ROOM);
+    snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.80s partition %d: %.60s%s",
+             message->len, rd_kafka_topic_name(message->rkt), (int)message->partition, fr_kafka_refusal(message),
+             remedy);
+    board->tally.refused[0] = '\0'; /* the reason is another one now */
+    if (large) {
+        memcpy(board->tally.refused, text, sizeof(text));
+        snprintf(topic->refused.topic, sizeof(topic->refused.topic), "%s", rd_kafka_topic_name(message->rkt));
+        topic->refused.bytes = most + BATCH_ROOM;
     }
-    if (settings.compacted)
-        return fr_err_set(err, FR_E_MISMATCH,
-                          "topic %s is compacted, which would delete delta records; set cleanup.policy=delete on it or "
-                          "name another topic in export.topic",
-                          topic);
-    judge_retention(publisher, &settings);
-    return judge_size(publisher, topic, "export.piece_max", publisher->options.record_max, settings.message_bytes, err);
+    fr_publisher_set_problem(board, text);
 }
 
-static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+bool fr_publisher_takes_refused(const struct fr_publisher_topic *topic, rd_kafka_t *client)
+{
+    struct fr_kafka_topic_settings settings;
+    return topic->administrable && ask_settings(client, topic->refused.topic, &settings) &&
+           settings.message_bytes >= topic->refused.bytes;
+}
+
+/* ---- existence ---- */
+
+static enum fr_status make_topic(struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
                                  struct fr_kafka_topic *found, struct fr_err *err)
 {
-    if (!publisher->options.create)
+    if (!board->options.create)
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s does not exist and export.create is off", topic);
-    /* Nothing may be deleted that new replicas need, or compacted. An operator who keeps less is
-     * warned. */
+    /* Nothing that new replicas need may be deleted or compacted. An operator whose topic keeps
+     * less is warned. */
     char keeps_ms[32];
-    int64_t need_ms = publisher->options.retention_ms;
+    int64_t need_ms = board->options.retention_ms;
     snprintf(keeps_ms, sizeof(keeps_ms), "%" PRId64, need_ms > 0 ? 2 * need_ms : -1);
     const struct fr_kafka_setting settings[] = {
         {"cleanup.policy", "delete"}, {"retention.ms", keeps_ms}, {"retention.bytes", "-1"}, {NULL, NULL}};
     enum fr_status status = found->administrable
-                                ? fr_kafka_topic_create(client, topic, publisher->options.partitions, settings, err)
+                                ? fr_kafka_topic_create(client, topic, board->options.partitions, settings, err)
                                 : FR_AGAIN;
     if (status == FR_OK) {
         fr_log(FR_LOG_INFO, "publisher", "topic_created", "topic=%s partitions=%u retention_ms=%s retention_bytes=-1",
-               topic, publisher->options.partitions, keeps_ms);
-        return await_topic(publisher, client, topic, found, err);
+               topic, board->options.partitions, keeps_ms);
+        return await_topic(board, client, topic, found, err);
     }
     if (status != FR_AGAIN) {
         (void)fr_err_wrap(err, "cannot create topic %s", topic);
@@ -205,37 +212,67 @@ static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *cli
     }
     fr_log(FR_LOG_WARN, "publisher", "topic_create_unanswered",
            "topic=%s problem=\"the broker does not create topics on request; asking it to do so by itself\"", topic);
-    status = fr_publisher_producer(publisher, err);
-    return status == FR_OK ? await_topic(publisher, publisher->producer, topic, found, err) : status;
+    rd_kafka_t *producer = NULL;
+    status = fr_publisher_client(board, (struct fr_kafka_options){.type = RD_KAFKA_PRODUCER}, &producer, err);
+    if (status != FR_OK)
+        return status;
+    status = await_topic(board, producer, topic, found, err);
+    rd_kafka_destroy(producer);
+    return status;
 }
 
-enum fr_status fr_publisher_find_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+enum fr_status fr_publisher_find_topic(struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
                                        struct fr_kafka_topic *found, struct fr_err *err)
 {
-    enum fr_status status = ask_topic(publisher, client, topic, found, err);
+    enum fr_status status = ask_topic(board, client, topic, found, err);
     if (status == FR_OK && found->partitions == 0)
-        status = make_topic(publisher, client, topic, found, err);
-    if (status == FR_OK && found->partitions < publisher->options.partitions)
+        status = make_topic(board, client, topic, found, err);
+    if (status == FR_OK && found->partitions < board->options.partitions)
         status =
             fr_err_set(err, FR_E_MISMATCH,
                        "topic %s has %u partitions, export.partitions is %u; the number is fixed for a timeline: set "
                        "export.partitions to %u before the first epoch, or name another topic",
-                       topic, found->partitions, publisher->options.partitions, found->partitions);
+                       topic, found->partitions, board->options.partitions, found->partitions);
     return status;
 }
 
-enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_err *err)
+static enum fr_status check_settings(struct fr_publisher_topic *topic, rd_kafka_t *client, bool first,
+                                     struct fr_err *err)
 {
-    const char *topic = publisher->options.topic;
+    const struct fr_publisher_options *options = &topic->board->options;
+    struct fr_kafka_topic_settings settings;
+    if (!topic->administrable || !ask_settings(client, options->topic, &settings)) {
+        fr_log(
+            FR_LOG_WARN, "publisher", "topic_policy_unknown",
+            "topic=%s problem=\"the brokers did not give the topic's settings: grant DESCRIBE_CONFIGS on the topic, or "
+            "check yourself that its cleanup.policy is delete\"",
+            options->topic);
+        return FR_OK;
+    }
+    if (settings.compacted)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "topic %s is compacted, which would delete delta records; set cleanup.policy=delete on it or "
+                          "name another topic in export.topic",
+                          options->topic);
+    judge_retention(topic, &settings);
+    return first ? judge_size(options->topic, "export.piece_max", options->record_max, settings.message_bytes, err)
+                 : FR_OK;
+}
+
+enum fr_status fr_publisher_check_topic(struct fr_publisher_topic *topic, rd_kafka_t *client, bool first,
+                                        struct fr_err *err)
+{
+    const struct fr_publisher_options *options = &topic->board->options;
     struct fr_kafka_topic found;
-    enum fr_status status = fr_publisher_find_topic(publisher, client, topic, &found, err);
+    enum fr_status status = fr_publisher_find_topic(topic->board, client, options->topic, &found, err);
     if (status != FR_OK)
         return status;
-    if (found.partitions > publisher->options.partitions && publisher->checked_partitions != found.partitions)
+    if (found.partitions > options->partitions && topic->partitions != found.partitions)
         fr_log(FR_LOG_WARN, "publisher", "topic_partitions_unused",
                "topic=%s partitions=%u used=%u problem=\"the number that rows are divided by is fixed for a timeline: "
                "partitions from %u on stay empty\"",
-               topic, found.partitions, publisher->options.partitions, publisher->options.partitions);
-    publisher->checked_partitions = found.partitions;
-    return check_policy(publisher, client, found.administrable, err);
+               options->topic, found.partitions, options->partitions, options->partitions);
+    topic->partitions = found.partitions;
+    topic->administrable = found.administrable;
+    return check_settings(topic, client, first, err);
 }

@@ -1,0 +1,217 @@
+/* Epochs of the journal -> outgoing records: one by one, or merged when they are a backlog.
+ *
+ * A backlog: durable epochs that wait for the topic and take more than export.backlog_max bytes of
+ * the journal, as after an outage of the brokers. The next epochs then go out as one, whose `from`
+ * is the first of them, MERGE_BYTES of journal at a time, until what waits is within the bound
+ * again; so each key and parameter that changed in many of them is sent once, and each partition
+ * has one commit. What is sent is a function of the journal and of which epochs were taken: a
+ * resend by this process or another one takes the same ones, and gives the same bytes, or others,
+ * and gives another epoch; replicas distinguish those by (epoch, from). With export.on_backlog:
+ * rebase the whole state goes out instead (publisher.c). In lockstep, where every run writes the
+ * same records, nothing is a backlog (max_backlog_bytes is 0).
+ *
+ * Invariants: nothing beyond `offered` (durable, by contract of the caller) is read; each epoch is
+ * encoded with the settings of its own journal file. Thread: the publisher thread. */
+#include "publisher_ways.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+/* What a merge reads at a time, and holds with the records made of it. */
+#define MERGE_BYTES (UINT64_C(32) << 20)
+enum {
+    BACKLOG_EPOCHS = 16, /* fewer are no backlog; so many go out until it is measured again */
+    TIMESTAMP_SKEW_MS = 3600 * 1000,
+};
+
+void fr_publisher_epochs_release(struct fr_publisher_epochs *epochs)
+{
+    fr_buffer_release(&epochs->borrowed.own);
+    fr_buffer_release(&epochs->head);
+    fr_export_room_release(&epochs->room);
+}
+
+bool fr_publisher_is_backlog(struct fr_publisher_epochs *epochs, uint64_t *last)
+{
+    const struct fr_publisher_board *board = epochs->sender->board;
+    uint64_t most = board->options.max_backlog_bytes, sent = board->tally.sent, end = 0;
+    uint64_t offered = atomic_load(&board->offered);
+    if (most == 0 || offered < sent + BACKLOG_EPOCHS || sent < epochs->measured_at)
+        return false;
+    if (fr_durable_span(board->options.durable, sent + 1, offered, MERGE_BYTES, &end) > most) {
+        *last = end;
+        return true;
+    }
+    epochs->measured_at = sent + BACKLOG_EPOCHS;
+    return false;
+}
+
+/* ---- encoding ---- */
+
+/* Consecutive epochs with one head. */
+struct window {
+    const struct fr_epoch *epochs;
+    size_t n;
+    const struct fr_buffer *head;
+    const struct fr_delta_rewind *rewind;
+};
+
+static enum fr_status encode_with(struct fr_publisher_epochs *epochs, const struct window *window,
+                                  struct fr_codec_settings *settings, uint64_t *saturated, struct fr_err *err)
+{
+    struct fr_outgoing *out = &epochs->sender->out;
+    const struct fr_export_span span = {window->epochs, window->n, window->rewind, &epochs->room};
+    uint64_t asked = settings->piece_max;
+    uint64_t first = window->epochs[0].epoch;
+    if (settings->np != epochs->sender->board->options.partitions)
+        return fr_err_set(err, FR_E_MISMATCH, "epoch %" PRIu64 " was cut for %u delta partitions, the config says %u",
+                          first, settings->np, epochs->sender->board->options.partitions);
+    enum fr_status status = fr_export_span(settings, &span, fr_publisher_add_record, out, saturated, err);
+    while (status == FR_E_LIMIT && fr_export_widen(settings)) {
+        fr_publisher_clear_outgoing(out);
+        *saturated = 0;
+        status = fr_export_span(settings, &span, fr_publisher_add_record, out, saturated, err);
+    }
+    if (status == FR_OK && settings->piece_max != asked)
+        fr_log(FR_LOG_WARN, "publisher", "piece_max_widened",
+               "epoch=%" PRIu64 " from=%" PRIu64 " to=%" PRIu64
+               " problem=\"a row, the model or the commit does not fit export.piece_max of its journal file; the "
+               "brokers and readers of the topic must take records of the larger size\"",
+               first, asked, settings->piece_max);
+    return status;
+}
+
+/* As the newest of them. Counts what float16 saturated unless the newest was sent before. */
+static enum fr_status encode(struct fr_publisher_epochs *epochs, const struct window *window, struct fr_err *err)
+{
+    struct fr_publisher_sender *sender = epochs->sender;
+    struct fr_publisher_status *tally = &sender->board->tally;
+    const struct fr_epoch *first = &window->epochs[0], *last = &window->epochs[window->n - 1];
+    struct fr_codec_settings settings;
+    uint64_t saturated = 0;
+    enum fr_status status = fr_codec_settings_parse(window->head->data, window->head->size, &settings);
+    if (status != FR_OK)
+        return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse",
+                          first->epoch);
+    sender->out.begins = first->epoch == 1 || window->rewind;
+    sender->out.ends = true;
+    sender->out.epoch = last->epoch;
+    status = encode_with(epochs, window, &settings, &saturated, err);
+    fr_codec_settings_release(&settings);
+    if (status != FR_OK)
+        return status;
+    if (sender->out.begins)
+        sender->known->sent_begin = (struct fr_topic_begin){last->timeline, last->epoch, fr_sha256_u64(&last->digest),
+                                                            window->rewind ? window->rewind->to : 0};
+    if (last->epoch > epochs->highest)
+        tally->saturated += saturated;
+    else
+        tally->resent_epochs += 1;
+    if (last->epoch > epochs->highest)
+        epochs->highest = last->epoch;
+    return FR_OK;
+}
+
+/* ---- one epoch ---- */
+
+/* The Kafka timestamp is the wall time of the cut. In lockstep the announcement has the watermark
+ * instead, event time, and a broker deletes by timestamp: the present replaces a time that is far
+ * from it. */
+static int64_t record_timestamp(const struct fr_publisher_board *board, int64_t cut_ms)
+{
+    int64_t now = fr_wall_ms(board->options.clock);
+    return cut_ms < now - TIMESTAMP_SKEW_MS || cut_ms > now + TIMESTAMP_SKEW_MS ? now : cut_ms;
+}
+
+static enum fr_status encode_borrowed(struct fr_publisher_epochs *epochs, uint64_t number,
+                                      const struct fr_delta_rewind *rewind, struct fr_err *err)
+{
+    const struct fr_borrowed_epoch *borrowed = &epochs->borrowed;
+    struct fr_epoch epoch;
+    int64_t cut_ms = 0;
+    enum fr_status status = borrowed->kept ? fr_epoch_own(borrowed->bytes, borrowed->size, &epoch)
+                                           : fr_epoch_view(borrowed->bytes, borrowed->size, &epoch);
+    if (status != FR_OK || epoch.epoch != number)
+        return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " of the journal does not parse", number);
+    epoch.digest = borrowed->digest;
+    status = fr_export_wall_ms(&epoch, &cut_ms, err);
+    if (status != FR_OK)
+        return status;
+    epochs->sender->out.timestamp_ms = record_timestamp(epochs->sender->board, cut_ms);
+    return encode(epochs, &(struct window){&epoch, 1, &epochs->head, rewind}, err);
+}
+
+enum fr_status fr_publisher_load_epoch(struct fr_publisher_epochs *epochs, const struct fr_delta_rewind *rewind,
+                                       struct fr_err *err)
+{
+    struct fr_publisher_board *board = epochs->sender->board;
+    uint64_t number = board->tally.sent + 1;
+    fr_buffer_clear(&epochs->head);
+    enum fr_status status = fr_durable_borrow(board->options.durable, number, &epochs->borrowed, &epochs->head, err);
+    if (status == FR_OK)
+        status = encode_borrowed(epochs, number, rewind, err);
+    fr_durable_give_back(board->options.durable, &epochs->borrowed);
+    return status;
+}
+
+/* ---- merged epochs ---- */
+
+/* Reads epochs first.. that have the head and the timeline of the first into bytes[] and read[];
+ * *n: how many there may be, then are. */
+static enum fr_status read_window(struct fr_publisher_epochs *epochs, struct fr_buffer *bytes, struct fr_epoch *read,
+                                  size_t *n, struct fr_err *err)
+{
+    struct fr_durable *durable = epochs->sender->board->options.durable;
+    uint64_t first = epochs->sender->board->tally.sent + 1;
+    size_t most = *n;
+    struct fr_buffer head = {0};
+    enum fr_status status = FR_OK;
+    *n = 0;
+    fr_buffer_clear(&epochs->head);
+    for (size_t i = 0; i < most && *n == i; i++) {
+        fr_buffer_clear(&head);
+        status = fr_durable_read_epoch(durable, first + i, &bytes[i], &head, err);
+        if (status == FR_OK)
+            status = fr_epoch_view(bytes[i].data, bytes[i].size, &read[i]);
+        if (status != FR_OK || read[i].epoch != first + i) {
+            status = fr_err_set(err, status == FR_OK ? FR_E_CORRUPT : status,
+                                "epoch %" PRIu64 " of the journal cannot be read", first + i);
+            break;
+        }
+        if (i == 0)
+            fr_buffer_append(&epochs->head, head.data, head.size);
+        bool same =
+            head.size == epochs->head.size && (head.size == 0 || memcmp(head.data, epochs->head.data, head.size) == 0);
+        *n += same && read[i].timeline == read[0].timeline;
+    }
+    fr_buffer_release(&head);
+    return status == FR_OK ? fr_durable_digest(durable, first + *n - 1, &read[*n - 1].digest) : status;
+}
+
+enum fr_status fr_publisher_load_merged(struct fr_publisher_epochs *epochs, uint64_t last,
+                                        const struct fr_delta_rewind *rewind, struct fr_err *err)
+{
+    struct fr_publisher_sender *sender = epochs->sender;
+    size_t most = (size_t)(last - sender->board->tally.sent), n = most;
+    struct fr_buffer *bytes = fr_alloc(most, sizeof(*bytes));
+    struct fr_epoch *read = fr_alloc(most, sizeof(*read));
+    sender->out.timestamp_ms = fr_wall_ms(sender->board->options.clock);
+    enum fr_status status = read_window(epochs, bytes, read, &n, err);
+    if (status == FR_OK)
+        status = encode(epochs, &(struct window){read, n, &epochs->head, rewind}, err);
+    if (status == FR_OK) {
+        sender->board->tally.backlog.merges += 1;
+        sender->board->tally.backlog.merged_epochs += n;
+        fr_log(FR_LOG_INFO, "publisher", "backlog_merged", "from=%" PRIu64 " epoch=%" PRIu64 " records=%zu",
+               read[0].epoch, read[n - 1].epoch, sender->out.n);
+    }
+    for (size_t i = 0; i < most; i++)
+        fr_buffer_release(&bytes[i]);
+    free(bytes);
+    free(read);
+    return status;
+}
