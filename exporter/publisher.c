@@ -1,249 +1,21 @@
-/* The publisher as one machine: what it sends, and when it looks at the topic first.
+/* The publisher's public functions: one step of the machine (publisher_machine.c) at a time.
  *
- *   NEW ── no brokers ──► OFFLINE
- *    │
- *    │ first look       LOOKS ◄── topic changed, a producer or delivery failed: from all below;
- *    │                    │       snapshot refused: from AWAITS_SNAPSHOT and REWINDS
- *    ▼                    ▼
- *   a look finds what has to be sent, that new replicas can begin with the topic
- *    │
- *    ├─ the whole state ──► AWAITS_FOLD ── opened ──► FILLS ── sent ──► FILLED ─ acknowledged ─┐
- *    │                           ▲                                                             │
- *    │                           └────────────── backlog abandoned ──┬────────────────────┐    │
- *    │                                                               │                    │    │
- *    ├─ a snapshot ───────► AWAITS_SNAPSHOT ──── named ─────────► REWINDS ─ acknowledged ─│─┐  │
- *    │                                                               ▲                    │ │  │
- *    ├─ a snapshot that is named already ────────────────────────────┘                    │ ▼  ▼
- *    └─ nothing but the epochs that follow ─────────────────────────────────────────────► FOLLOWS
+ * A step looks at the topic if that is due, puts the next records into `outgoing` and hands them
+ * over while they fit, serves librdkafka's callbacks, reads what somebody wrote between our
+ * records, counts what is acknowledged, and makes the transition that was noticed meanwhile.
  *
- *   NEW              nothing is known of the topic; steps are refused
- *   OFFLINE          there is no topic: what is offered counts as acknowledged
- *   LOOKS            there is no producer; when the pause after a failure is over, the topic is
- *                    looked at (publisher_look.c)
- *   FOLLOWS          new replicas have something to begin with; epochs of the journal go out
- *   AWAITS_FOLD      the whole state is to go out, and is not folded so far yet
- *   FILLS            records of the whole state go out, and nothing else
- *   FILLED           they are all sent and not acknowledged; epochs after it go out
- *   AWAITS_SNAPSHOT  a timeline begins; the snapshot that it begins with is being made, and nothing
- *                    goes out
- *   REWINDS          epochs after that snapshot go out, the first of them with the rewind, which is
- *                    not acknowledged yet
- *
- * The functions that make the transitions:
- *
- *   no brokers                   fr_publisher_check, by go_offline
- *   what a look finds            look: at first by fr_publisher_check, then by look_again
- *   opened                       load_next, by fr_publisher_open_rebase
- *   sent                         send_waiting
- *   backlog abandoned            load_epochs
- *   named                        may_send, by fr_publisher_ask_rewind
- *   acknowledged                 count_acknowledged
- *   refused, changed, failed     fr_publisher_step, at its end. Callbacks and parts notice them in
- *                                the middle of a step (fr_publisher_notice); the worst one counts.
- *
- * Any other event is an error of this program and ends it (change_state). What a resend needs to
- * have the same bytes outlives the producer: the view of the whole state, from FILLS on, and the
- * name of the snapshot, from REWINDS on, until they are acknowledged or a look has no use for them.
- *
- * A failed delivery or a fatal error ends the producer: it is purged, and after a pause of 100 ms
- * to 5 s and a look sending resumes after `acked`. Records may then be on the topic twice, which
- * replicas drop by rule; order within a partition stays ascending from the resent epoch on.
- *
- * Owner: the publisher thread, which also runs librdkafka's callbacks.
- * Does not: move the acknowledged mark of the journal. */
-#include <inttypes.h>
+ * Invariants: nothing beyond `offered` (durable, by contract of the caller) is read; sent >= acked;
+ * memory is one epoch's records plus max_in_flight_bytes in librdkafka. Owner: the publisher
+ * thread, which also runs librdkafka's callbacks. Does not: move the acknowledged mark of the
+ * journal. */
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "publisher_look.h"
+#include "publisher_machine.h"
 
-enum { PAUSE_MIN_MS = 100, PAUSE_MAX_MS = 5000, IN_FLIGHT_DEFAULT = 64 << 20 };
-
-struct fr_publisher {
-    struct fr_publisher_board board;
-    enum fr_publisher_state state;
-    struct fr_publisher_topic topic;
-    struct fr_publisher_known known;
-    struct fr_publisher_sender sender;
-    struct fr_publisher_epochs epochs;
-    struct fr_publisher_rebase rebase;
-    struct fr_publisher_rewinding rewinding;
-    struct fr_look_findings found; /* by the last look */
-    struct {
-        uint64_t until_ns, ms; /* ms: of the last pause; 0: none since something was acknowledged */
-    } pause;
-};
-
-/* ---- what transitions do ---- */
-
-static void resume(struct fr_publisher *publisher)
-{
-    struct fr_publisher_status *tally = &publisher->board.tally;
-    tally->sent = tally->acked = publisher->found.resume;
-    if (publisher->epochs.highest < tally->acked)
-        publisher->epochs.highest = tally->acked;
-}
-
-static void follow(struct fr_publisher *publisher)
-{
-    fr_publisher_close_rebase(&publisher->rebase);
-    resume(publisher);
-}
-
-static void want_rebase(struct fr_publisher *publisher)
-{
-    fr_publisher_want_rebase(&publisher->rebase, publisher->found.above);
-    resume(publisher);
-}
-
-static void want_snapshot(struct fr_publisher *publisher)
-{
-    publisher->rewinding.least = publisher->found.least;
-    follow(publisher);
-}
-
-static void send_after_snapshot(struct fr_publisher *publisher)
-{
-    publisher->board.tally.sent = publisher->rewinding.to.epoch;
-}
-
-static void rewind_again(struct fr_publisher *publisher)
-{
-    want_snapshot(publisher);
-    send_after_snapshot(publisher);
-}
-
-static void forget_snapshot(struct fr_publisher *publisher)
-{
-    publisher->rewinding.to = (struct fr_publisher_rewind){0};
-}
-
-static void abandon_backlog(struct fr_publisher *publisher)
-{
-    struct fr_publisher_board *board = &publisher->board;
-    uint64_t last = atomic_load(&board->offered);
-    fr_publisher_want_rebase(&publisher->rebase, last - 1);
-    board->tally.backlog.abandoned += 1;
-    fr_log(FR_LOG_WARN, "publisher", "backlog_abandoned",
-           "first=%" PRIu64 " last=%" PRIu64 " note=\"the whole state is published instead\"", board->tally.sent + 1,
-           last);
-}
-
-static void end_rebase(struct fr_publisher *publisher)
-{
-    publisher->board.tally.rebases += 1;
-    fr_log(FR_LOG_INFO, "publisher", "rebase_end", "topic=%s epoch=%" PRIu64, publisher->board.options.topic,
-           publisher->known.begin.epoch);
-    fr_publisher_close_rebase(&publisher->rebase);
-}
-
-static void end_rewind(struct fr_publisher *publisher)
-{
-    publisher->known.snapshot_is_begin = true;
-    publisher->board.tally.rewinds += 1;
-    fr_log(FR_LOG_INFO, "publisher", "rewind_end", "topic=%s snapshot=%s", publisher->board.options.topic,
-           publisher->rewinding.to.snapshot);
-    forget_snapshot(publisher);
-}
-
-static void drop_producer(struct fr_publisher *publisher)
-{
-    fr_publisher_drop_producer(&publisher->sender);
-    publisher->epochs.measured_at = 0;
-}
-
-static void give_up_snapshot(struct fr_publisher *publisher)
-{
-    publisher->rewinding.impossible = true;
-    forget_snapshot(publisher);
-    drop_producer(publisher);
-}
-
-static void leave_topic(struct fr_publisher *publisher)
-{
-    fr_log(FR_LOG_WARN, "publisher", "topic_changed",
-           "topic=%s acked=%" PRIu64 " note=\"it was made anew or lost records; it is looked at\"",
-           publisher->board.options.topic, publisher->board.tally.acked);
-    drop_producer(publisher);
-}
-
-static void pause_after_failure(struct fr_publisher *publisher)
-{
-    struct fr_publisher_status *tally = &publisher->board.tally;
-    char quoted[300];
-    uint64_t ms = publisher->pause.ms > 0 ? publisher->pause.ms * 2 : PAUSE_MIN_MS;
-    drop_producer(publisher);
-    publisher->pause.ms = ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
-    publisher->pause.until_ns = fr_mono_ns(publisher->board.options.clock) + publisher->pause.ms * 1000000u;
-    tally->errors += 1;
-    fr_log(FR_LOG_WARN, "publisher", "producer_restart", "acked=%" PRIu64 " retry_in_ms=%" PRIu64 " problem=%s",
-           tally->acked, publisher->pause.ms, fr_log_quote(quoted, sizeof(quoted), tally->problem));
-}
-
-/* ---- the table ---- */
-
-#define ON(event, to, act) [FR_PUBLISHER_##event] = {FR_PUBLISHER_##to, act}
-#define AFTER_A_LOOK                                                                                                   \
-    ON(BEGINNING_FOUND, FOLLOWS, follow), ON(STATE_NEEDED, AWAITS_FOLD, want_rebase),                                  \
-        ON(SNAPSHOT_NEEDED, AWAITS_SNAPSHOT, want_snapshot), ON(SNAPSHOT_NEEDED_AGAIN, REWINDS, rewind_again)
-#define WITH_A_PRODUCER                                                                                                \
-    ON(TOPIC_CHANGED, LOOKS, leave_topic), ON(PRODUCER_FAILED, LOOKS, pause_after_failure),                            \
-        ON(DELIVERY_FAILED, LOOKS, pause_after_failure)
-
-static const struct fr_publisher_transition transitions[FR_PUBLISHER_STATES][FR_PUBLISHER_EVENTS] = {
-    [FR_PUBLISHER_NEW] = {ON(NO_BROKERS, OFFLINE, NULL), AFTER_A_LOOK},
-    [FR_PUBLISHER_OFFLINE] = {{0}},
-    [FR_PUBLISHER_LOOKS] = {AFTER_A_LOOK},
-    [FR_PUBLISHER_FOLLOWS] = {ON(BEGINNING_ACKNOWLEDGED, FOLLOWS, NULL),
-                              ON(BACKLOG_ABANDONED, AWAITS_FOLD, abandon_backlog), WITH_A_PRODUCER},
-    [FR_PUBLISHER_AWAITS_FOLD] = {ON(FOLD_OPENED, FILLS, forget_snapshot), WITH_A_PRODUCER},
-    [FR_PUBLISHER_FILLS] = {ON(STATE_SENT, FILLED, NULL), WITH_A_PRODUCER},
-    [FR_PUBLISHER_FILLED] = {ON(BEGINNING_ACKNOWLEDGED, FOLLOWS, end_rebase), WITH_A_PRODUCER},
-    [FR_PUBLISHER_AWAITS_SNAPSHOT] = {ON(SNAPSHOT_NAMED, REWINDS, send_after_snapshot),
-                                      ON(SNAPSHOT_REFUSED, LOOKS, give_up_snapshot), WITH_A_PRODUCER},
-    [FR_PUBLISHER_REWINDS] = {ON(BEGINNING_ACKNOWLEDGED, FOLLOWS, end_rewind),
-                              ON(BACKLOG_ABANDONED, AWAITS_FOLD, abandon_backlog),
-                              ON(SNAPSHOT_REFUSED, LOOKS, give_up_snapshot), WITH_A_PRODUCER},
-};
-
-const struct fr_publisher_transition *fr_publisher_transition(enum fr_publisher_state from,
-                                                              enum fr_publisher_event event)
-{
-    const struct fr_publisher_transition *found = &transitions[from][event];
-    return found->to == FR_PUBLISHER_NO_STATE ? NULL : found;
-}
-
-const char *fr_publisher_state_text(enum fr_publisher_state state)
-{
-#define STATE(name, text) [FR_PUBLISHER_##name] = (text),
-    static const char *const texts[FR_PUBLISHER_STATES] = {FR_PUBLISHER_STATE_LIST(STATE)};
-#undef STATE
-    return texts[state];
-}
-
-const char *fr_publisher_event_text(enum fr_publisher_event event)
-{
-#define EVENT(name, text) [FR_PUBLISHER_##name] = (text),
-    static const char *const texts[FR_PUBLISHER_EVENTS] = {FR_PUBLISHER_EVENT_LIST(EVENT)};
-#undef EVENT
-    return texts[event];
-}
-
-static void change_state(struct fr_publisher *publisher, enum fr_publisher_event event)
-{
-    const struct fr_publisher_transition *transition = fr_publisher_transition(publisher->state, event);
-    if (!transition)
-        fr_log(FR_LOG_ERROR, "publisher", "event_refused", "state=\"%s\" event=\"%s\"",
-               fr_publisher_state_text(publisher->state), fr_publisher_event_text(event));
-    FR_CHECK(transition != NULL);
-    publisher->state = transition->to;
-    if (transition->act)
-        transition->act(publisher);
-}
+enum { IN_FLIGHT_DEFAULT = 64 << 20 };
 
 /* ---- life ---- */
 
@@ -304,6 +76,7 @@ void fr_publisher_free(struct fr_publisher *publisher)
     fr_publisher_drop_producer(&publisher->sender);
     fr_publisher_close_rebase(&publisher->rebase);
     fr_publisher_release_outgoing(&publisher->sender.out);
+    fr_publisher_hps_free(publisher->sender.out.hps);
     fr_publisher_epochs_release(&publisher->epochs);
     fr_publisher_known_release(&publisher->known);
     fr_publisher_board_release(&publisher->board);
@@ -372,7 +145,7 @@ static enum fr_status look(struct fr_publisher *publisher, struct fr_err *err)
             fr_publisher_set_problem(board, err->text);
         return status;
     }
-    change_state(publisher, publisher->found.event);
+    fr_publisher_change_state(publisher, publisher->found.event);
     board->tally.topic.looks += 1;
     board->tally.topic.looked_ms = (uint64_t)fr_wall_ms(board->options.clock);
     board->tally.problem[0] = '\0';
@@ -395,7 +168,7 @@ static enum fr_status go_offline(struct fr_publisher *publisher, struct fr_err *
     if (status != FR_OK)
         return status;
     fr_log(FR_LOG_INFO, "publisher", "no_brokers", "effect=\"no deltas are published; set ingest.brokers for them\"");
-    change_state(publisher, FR_PUBLISHER_NO_BROKERS);
+    fr_publisher_change_state(publisher, FR_PUBLISHER_NO_BROKERS);
     return FR_OK;
 }
 
@@ -432,7 +205,7 @@ static enum fr_status load_epochs(struct fr_publisher *publisher, struct fr_err 
         return FR_AGAIN;
     if (fr_publisher_is_backlog(&publisher->epochs, &last) && board->options.backlog_rebases) {
         if (publisher->sender.n_pending == 0) {
-            change_state(publisher, FR_PUBLISHER_BACKLOG_ABANDONED);
+            fr_publisher_change_state(publisher, FR_PUBLISHER_BACKLOG_ABANDONED);
             return FR_OK;
         }
         last = sent + 1; /* what is in flight lands first */
@@ -452,7 +225,7 @@ static enum fr_status load_next(struct fr_publisher *publisher, struct fr_err *e
     if (publisher->state == FR_PUBLISHER_AWAITS_FOLD) {
         status = fr_publisher_open_rebase(&publisher->rebase, err);
         if (status == FR_OK)
-            change_state(publisher, FR_PUBLISHER_FOLD_OPENED);
+            fr_publisher_change_state(publisher, FR_PUBLISHER_FOLD_OPENED);
     } else if (publisher->state == FR_PUBLISHER_FILLS) {
         status = fr_publisher_load_rebase(&publisher->rebase, err);
     } else {
@@ -479,7 +252,7 @@ static bool may_send(struct fr_publisher *publisher)
         fr_publisher_notice(board, event);
     if (event != FR_PUBLISHER_SNAPSHOT_NAMED)
         return false;
-    change_state(publisher, event);
+    fr_publisher_change_state(publisher, event);
     tally->rewind_waits = tally->sent >= offered;
     return true;
 }
@@ -495,7 +268,7 @@ static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err
         }
         status = fr_publisher_hand_over(&publisher->sender, err);
         if (status == FR_OK && publisher->state == FR_PUBLISHER_FILLS && out->ends)
-            change_state(publisher, FR_PUBLISHER_STATE_SENT);
+            fr_publisher_change_state(publisher, FR_PUBLISHER_STATE_SENT);
     }
     return status == FR_AGAIN ? FR_OK : status;
 }
@@ -529,7 +302,7 @@ static enum fr_status count_acknowledged(struct fr_publisher *publisher, struct 
     }
     if (begin > 0 && tally->acked >= begin) {
         status = fr_publisher_begin_is_acknowledged(&publisher->known, err);
-        change_state(publisher, FR_PUBLISHER_BEGINNING_ACKNOWLEDGED);
+        fr_publisher_change_state(publisher, FR_PUBLISHER_BEGINNING_ACKNOWLEDGED);
     }
     show(publisher);
     return status;
@@ -569,7 +342,7 @@ enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, st
     if (failed && status == FR_E_UNAVAILABLE && err)
         fr_publisher_set_problem(board, err->text);
     if (board->noticed != FR_PUBLISHER_NO_EVENT)
-        change_state(publisher, board->noticed);
+        fr_publisher_change_state(publisher, board->noticed);
     if (failed) {
         show(publisher);
         return fr_err_set(err, FR_E_UNAVAILABLE, "%s", tally->problem);

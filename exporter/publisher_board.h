@@ -8,7 +8,8 @@
 #include <stdatomic.h>
 
 #include "kafka/kafka.h"
-#include "publisher_machine.h"
+#include "exporter/publisher.h"
+#include "publisher_states.h"
 
 struct fr_publisher_board {
     struct fr_publisher_options options; /* the caller owns what it points to */

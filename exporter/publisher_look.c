@@ -402,7 +402,7 @@ static enum fr_status choose_beginning(const struct look *look, uint64_t journal
 {
     const struct fr_publisher_rewinding *rewinding = look->request->rewinding;
     if (!is_settled(look) && look->board->options.rewind && !rewinding->impossible && !look->request->rebase->full) {
-        found->event = rewinding->to.epoch > 0 ? FR_PUBLISHER_SNAPSHOT_NEEDED_AGAIN : FR_PUBLISHER_SNAPSHOT_NEEDED;
+        found->event = rewinding->to.epoch > 0 ? FR_PUBLISHER_NAMED_SNAPSHOT_NEEDED : FR_PUBLISHER_SNAPSHOT_NEEDED;
         found->least = journal;
         return FR_OK;
     }

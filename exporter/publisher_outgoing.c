@@ -34,5 +34,4 @@ void fr_publisher_release_outgoing(struct fr_outgoing *out)
 {
     fr_publisher_clear_outgoing(out);
     free(out->records);
-    fr_publisher_hps_free(out->hps);
 }
