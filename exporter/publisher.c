@@ -102,7 +102,7 @@ static void show(struct fr_publisher *publisher)
     for (uint32_t p = 0; p < board->options.partitions; p++)
         board->next[p] = publisher->known.partitions[p].next;
     pthread_mutex_unlock(&board->mutex);
-    fr_publisher_show(board);
+    fr_publisher_show_status(board);
 }
 
 bool fr_publisher_offsets(struct fr_publisher *publisher, uint64_t *out)
@@ -135,11 +135,11 @@ static struct fr_look_request request_of(struct fr_publisher *publisher)
                                     publisher->state == FR_PUBLISHER_NEW};
 }
 
-static enum fr_status look(struct fr_publisher *publisher, struct fr_err *err)
+static enum fr_status look_at_topic(struct fr_publisher *publisher, struct fr_err *err)
 {
     struct fr_publisher_board *board = &publisher->board;
     const struct fr_look_request request = request_of(publisher);
-    enum fr_status status = fr_publisher_look(&request, &publisher->found, err);
+    enum fr_status status = fr_publisher_look_at_topic(&request, &publisher->found, err);
     if (status != FR_OK) {
         if (err)
             fr_publisher_set_problem(board, err->text);
@@ -163,7 +163,7 @@ static enum fr_status go_offline(struct fr_publisher *publisher, struct fr_err *
     fr_publisher_read_begin(&publisher->known);
     fr_durable_get_status(of, &durable);
     enum fr_status status = FR_OK;
-    if (durable.timeline <= 1 || publisher->known.settled == durable.timeline)
+    if (durable.timeline <= 1 || publisher->known.begun_timeline == durable.timeline)
         status = fr_durable_begin_timeline(of, durable.timeline + 1, err);
     if (status != FR_OK)
         return status;
@@ -174,7 +174,7 @@ static enum fr_status go_offline(struct fr_publisher *publisher, struct fr_err *
 
 enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err *err)
 {
-    return publisher->board.options.brokers ? look(publisher, err) : go_offline(publisher, err);
+    return publisher->board.options.brokers ? look_at_topic(publisher, err) : go_offline(publisher, err);
 }
 
 /* When the pause is over. */
@@ -187,7 +187,7 @@ static enum fr_status look_again(struct fr_publisher *publisher, int wait_ms, st
         (void)poll(NULL, 0, wait_ms < 0 || left_ms < (uint64_t)wait_ms ? (int)left_ms : wait_ms);
         return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->board.tally.problem);
     }
-    enum fr_status status = look(publisher, err);
+    enum fr_status status = look_at_topic(publisher, err);
     if (status == FR_E_UNAVAILABLE)
         publisher->pause.until_ns = fr_mono_ns(clock) + PAUSE_MAX_MS * UINT64_C(1000000);
     return status;
@@ -285,13 +285,13 @@ static enum fr_status send_and_listen(struct fr_publisher *publisher, int wait_m
     fr_publisher_compare_ends(&publisher->known, &publisher->topic, producer);
     if ((status == FR_OK || status == FR_E_UNAVAILABLE) && fr_publisher_has_gaps(&publisher->known)) {
         const struct fr_look_request request = request_of(publisher);
-        enum fr_status between = fr_publisher_look_between(&request, err);
+        enum fr_status between = fr_publisher_judge_gaps(&request, err);
         status = between == FR_OK ? status : between;
     }
     return status;
 }
 
-static enum fr_status count_acknowledged(struct fr_publisher *publisher, struct fr_err *err)
+static enum fr_status note_acknowledged(struct fr_publisher *publisher, struct fr_err *err)
 {
     struct fr_publisher_status *tally = &publisher->board.tally;
     enum fr_status status = FR_OK;
@@ -335,7 +335,7 @@ enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, st
     status = send_and_listen(publisher, wait_ms, err);
     if (status == FR_E_MISMATCH)
         return status;
-    enum fr_status counted = count_acknowledged(publisher, err);
+    enum fr_status counted = note_acknowledged(publisher, err);
     if (counted != FR_OK)
         return counted;
     bool failed = board->noticed >= FR_PUBLISHER_PRODUCER_FAILED;

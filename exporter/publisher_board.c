@@ -34,7 +34,7 @@ void fr_publisher_board_release(struct fr_publisher_board *board)
 
 /* ---- status ---- */
 
-void fr_publisher_show(struct fr_publisher_board *board)
+void fr_publisher_show_status(struct fr_publisher_board *board)
 {
     pthread_mutex_lock(&board->mutex);
     board->status = board->tally;
@@ -44,7 +44,7 @@ void fr_publisher_show(struct fr_publisher_board *board)
 void fr_publisher_set_problem(struct fr_publisher_board *board, const char *text)
 {
     snprintf(board->tally.problem, sizeof(board->tally.problem), "%s", text);
-    fr_publisher_show(board);
+    fr_publisher_show_status(board);
 }
 
 void fr_publisher_notice(struct fr_publisher_board *board, enum fr_publisher_event event)

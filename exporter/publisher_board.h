@@ -40,7 +40,7 @@ enum fr_status fr_publisher_client(struct fr_publisher_board *board, struct fr_k
 void fr_publisher_client_error(rd_kafka_t *client, int error, const char *reason, void *opaque);
 
 /* Copies the tally for other threads. */
-void fr_publisher_show(struct fr_publisher_board *board);
+void fr_publisher_show_status(struct fr_publisher_board *board);
 /* Sets the problem that the status reports, and shows it; "": none. */
 void fr_publisher_set_problem(struct fr_publisher_board *board, const char *text);
 /* Keeps the event for the end of the step, unless a worse one is kept. */

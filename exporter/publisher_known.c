@@ -5,10 +5,10 @@
  * When it is less, the topic was made again or cut. Once a minute one question about the ends of
  * all partitions finds the same while nothing is sent, and a beginning that retention took.
  *
- * The beginning is kept in the state directory as `delta.begin` (docs/state.md), because only the
- * process that sent it knows where a merged epoch lies in a topic with an older beginning. Without
- * that file, or with one of another topic, the topic's first records decide. Of a timeline that
- * began after a snapshot the file has only that its number is taken: new replicas begin with a
+ * The beginning is kept in the state directory as `delta.begin` (docs/formats/state.md), because
+ * only the process that sent it knows where a merged epoch lies in a topic with an older beginning.
+ * Without that file, or with one of another topic, the topic's first records decide. Of a timeline
+ * that began after a snapshot the file has only that its number is taken: new replicas begin with a
  * snapshot.
  *
  * Thread: the publisher thread. */
@@ -63,10 +63,10 @@ void fr_publisher_read_begin(struct fr_publisher_known *known)
                 bytes.size == size + 4 && fr_load_u32(bytes.data + size) == fr_crc32c(0, bytes.data, size) &&
                 fr_load_u32(bytes.data) == BEGIN_FORMAT && fr_load_u32(bytes.data + 4) == np &&
                 fr_load_u64(bytes.data + 8) == topic_hash(board);
-    known->settled = good ? fr_load_u64(bytes.data + 16) : 0;
+    known->begun_timeline = good ? fr_load_u64(bytes.data + 16) : 0;
     if (good && fr_load_u64(bytes.data + 40) == 0) {
-        known->begin =
-            (struct fr_topic_begin){known->settled, fr_load_u64(bytes.data + 24), fr_load_u64(bytes.data + 32), 0};
+        known->begin = (struct fr_topic_begin){known->begun_timeline, fr_load_u64(bytes.data + 24),
+                                               fr_load_u64(bytes.data + 32), 0};
         for (uint32_t p = 0; p < np; p++)
             known->partitions[p].begin = (int64_t)fr_load_u64(bytes.data + BEGIN_HEAD + (size_t)p * 8);
     }
@@ -99,7 +99,7 @@ enum fr_status fr_publisher_begin_is_acknowledged(struct fr_publisher_known *kno
 {
     bool first = true; /* of all that the topic holds */
     known->begin = known->sent_begin;
-    known->settled = known->begin.timeline;
+    known->begun_timeline = known->begin.timeline;
     known->sent_begin = (struct fr_topic_begin){0};
     for (uint32_t p = 0; p < known->board->options.partitions; p++) {
         struct fr_topic_partition *at = &known->partitions[p];

@@ -26,9 +26,9 @@ struct fr_publisher_known {
     struct fr_publisher_board *board;
     struct fr_topic_partition *partitions; /* [options.partitions] */
     struct fr_topic_begin begin, sent_begin;
-    uint64_t settled;       /* timeline whose beginning was acknowledged here; 0: not known */
-    bool snapshot_is_begin; /* the topic has no beginning, and new replicas begin with a snapshot */
-    uint64_t asked_ns;      /* when the ends of the partitions were last asked for */
+    uint64_t begun_timeline; /* its beginning was acknowledged here; 0: not known */
+    bool snapshot_is_begin;  /* the topic has no beginning: new replicas begin with a snapshot */
+    uint64_t asked_ns;       /* when the ends of the partitions were last asked for */
 };
 
 void fr_publisher_known_init(struct fr_publisher_known *known, struct fr_publisher_board *board);

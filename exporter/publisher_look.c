@@ -17,8 +17,9 @@
  * where a timeline begins and somebody makes one, else the whole state. From epoch 1 on, where the
  * journal still begins there, the epochs themselves are that.
  *
- * Source: reading back one's own log before writing, DESIGN section 5 (Recovery). Thread: the
- * publisher thread. It does not read whole partitions, change the topic, or choose what is sent. */
+ * Source: reading back one's own log before writing, docs/architecture.md, "Publishing". Thread:
+ * the publisher thread. It does not read whole partitions, change the topic, or choose what is
+ * sent. */
 #include "publisher_look.h"
 
 #include <inttypes.h>
@@ -263,7 +264,7 @@ static bool judge_heads(struct look *look)
     for (uint32_t p = 0; p < look->np; p++)
         known->partitions[p].begin = look->heads[p].offset;
     known->begin = begin;
-    known->settled = begin.timeline;
+    known->begun_timeline = begin.timeline;
     return true;
 }
 
@@ -284,9 +285,9 @@ static enum fr_status check_heads(struct look *look, bool *sound, struct fr_err 
 /* ---- timelines ---- */
 
 /* The timeline's beginning was acknowledged on this topic. */
-static bool is_settled(const struct look *look)
+static bool has_begun(const struct look *look)
 {
-    return look->durable.timeline <= 1 || look->known->settled == look->durable.timeline;
+    return look->durable.timeline <= 1 || look->known->begun_timeline == look->durable.timeline;
 }
 
 /* A number that is taken is not used again: who took it may have been another state from the same
@@ -300,7 +301,7 @@ static enum fr_status choose_timeline(struct look *look, struct fr_err *err)
         if (tail->found && tail->status == FR_OK && tail->timeline > newest)
             newest = tail->timeline;
     }
-    if (!look->request->first || is_settled(look) || newest < look->durable.timeline)
+    if (!look->request->first || has_begun(look) || newest < look->durable.timeline)
         return FR_OK;
     enum fr_status status = fr_durable_begin_timeline(options->durable, newest + 1, err);
     if (status == FR_OK)
@@ -317,7 +318,7 @@ static enum fr_status choose_timeline(struct look *look, struct fr_err *err)
 static void count_losses(struct look *look)
 {
     for (uint32_t p = 0; p < look->np; p++) {
-        if (look->tails[p].found || look->durable.acked == 0 || !is_settled(look))
+        if (look->tails[p].found || look->durable.acked == 0 || !has_begun(look))
             continue;
         fr_log(FR_LOG_WARN, "publisher", "delta_topic_lost_records",
                "topic=%s partition=%u acked=%" PRIu64
@@ -334,7 +335,7 @@ static enum fr_status allow_rebase(const struct look *look, struct fr_err *err)
     const struct fr_publisher_rebase *rebase = look->request->rebase;
     if (rebase->full)
         return FR_OK; /* it was begun */
-    if (options->stop_on_loss && is_settled(look))
+    if (options->stop_on_loss && has_begun(look))
         return fr_err_set(
             err, FR_E_LOST,
             "topic %s does not hold what a new replica begins with (it lost its beginning, was made anew, "
@@ -401,7 +402,7 @@ static enum fr_status choose_beginning(const struct look *look, uint64_t journal
                                        struct fr_look_findings *found, struct fr_err *err)
 {
     const struct fr_publisher_rewinding *rewinding = look->request->rewinding;
-    if (!is_settled(look) && look->board->options.rewind && !rewinding->impossible && !look->request->rebase->full) {
+    if (!has_begun(look) && look->board->options.rewind && !rewinding->impossible && !look->request->rebase->full) {
         found->event = rewinding->to.epoch > 0 ? FR_PUBLISHER_NAMED_SNAPSHOT_NEEDED : FR_PUBLISHER_SNAPSHOT_NEEDED;
         found->least = journal;
         return FR_OK;
@@ -435,7 +436,7 @@ static enum fr_status decide(struct look *look, struct fr_look_findings *found, 
     uint64_t journal = look->durable.journal_first > 0 ? look->durable.journal_first - 1 : look->durable.epoch;
     uint64_t base = fr_durable_timeline_base(look->board->options.durable);
     journal = journal < base ? base : journal;
-    known->snapshot_is_begin = !sound && is_settled(look) && is_covered(look);
+    known->snapshot_is_begin = !sound && has_begun(look) && is_covered(look);
     uint64_t resume = sound || known->snapshot_is_begin ? resume_after(look, complete, noted, journal) : 0;
     *found = (struct fr_look_findings){.event = FR_PUBLISHER_BEGINNING_FOUND, .resume = resume};
     /* Both a lost beginning and a hole before the journal need all of the state. */
@@ -481,8 +482,8 @@ static enum fr_status begin_look(const struct fr_look_request *request, struct l
     return status == FR_OK ? learn_chain(look, err) : status;
 }
 
-enum fr_status fr_publisher_look(const struct fr_look_request *request, struct fr_look_findings *found,
-                                 struct fr_err *err)
+enum fr_status fr_publisher_look_at_topic(const struct fr_look_request *request, struct fr_look_findings *found,
+                                          struct fr_err *err)
 {
     struct fr_publisher_sender *sender = request->sender;
     char *refused = sender->board->tally.refused;
@@ -530,7 +531,7 @@ static bool judge_stranger(void *self, int32_t partition, const struct fr_topic_
     return stranger->status != FR_OK;
 }
 
-enum fr_status fr_publisher_look_between(const struct fr_look_request *request, struct fr_err *err)
+enum fr_status fr_publisher_judge_gaps(const struct fr_look_request *request, struct fr_err *err)
 {
     struct look look;
     size_t n = 0;

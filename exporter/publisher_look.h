@@ -21,9 +21,9 @@ struct fr_look_findings {
 };
 
 /* FR_E_MISMATCH: the topic is not ours; FR_E_LOST: it needs the whole state, and may not get it. */
-enum fr_status fr_publisher_look(const struct fr_look_request *request, struct fr_look_findings *found,
-                                 struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_publisher_look_at_topic(const struct fr_look_request *request, struct fr_look_findings *found,
+                                          struct fr_err *err) FR_MUST_CHECK;
 /* Reads what lies between our records. FR_E_MISMATCH: another writer's. */
-enum fr_status fr_publisher_look_between(const struct fr_look_request *request, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_publisher_judge_gaps(const struct fr_look_request *request, struct fr_err *err) FR_MUST_CHECK;
 
 #endif

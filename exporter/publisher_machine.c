@@ -32,12 +32,12 @@
  * The functions that make the transitions:
  *
  *   no brokers                   fr_publisher_check, by go_offline
- *   what a look finds            look: at first by fr_publisher_check, then by look_again
+ *   what a look finds            look_at_topic, by fr_publisher_check or look_again
  *   opened                       load_next, by fr_publisher_open_rebase
  *   sent                         send_waiting
  *   backlog abandoned            load_epochs
  *   named                        may_send, by fr_publisher_ask_rewind
- *   acknowledged                 count_acknowledged
+ *   acknowledged                 note_acknowledged
  *   refused, changed, failed     fr_publisher_step, at its end. Callbacks and parts notice them in
  *                                the middle of a step (fr_publisher_notice); the worst one counts.
  *

@@ -1,10 +1,10 @@
 /* A new timeline that begins with a rewind to a snapshot, so that the whole state need not go
- * through the topic (DESIGN section 7, "Timelines").
+ * through the topic (docs/formats/deltas.md, "Timelines").
  *
  * The snapshot is of the state's new timeline, as of an epoch that no older timeline goes beyond in
  * its history; whoever makes it (options.rewind) answers once replicas can fetch it. Epochs after
  * it are sent from the journal, the first of them with a rewind as piece 0 in every partition. When
- * that one is acknowledged the timeline is settled; before, nothing counts as acknowledged, so that
+ * that one is acknowledged the timeline has begun; before, nothing counts as acknowledged, so that
  * a kill begins another one, and a resend by this process has the same rewind.
  *
  * Where there is no snapshot, or no epoch follows it that could carry the rewind, the topic is

@@ -2,9 +2,9 @@
  *
  * They are asked through a consumer, which never creates a topic by asking for it: a broker's
  * default number of partitions must not decide ours. librdkafka's embedded broker has no controller
- * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning (DESIGN section
- * 9), and a missing topic is then made by asking through a producer, which lets the broker create
- * it.
+ * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning
+ * (docs/commands.md, "Topics"), and a missing topic is then made by asking through a producer,
+ * which lets the broker create it.
  *
  * Thread: the publisher thread; each call blocks for at most a few seconds. It does not change the
  * settings of a topic that exists. */

@@ -16,6 +16,7 @@
 #include "base/file.h"
 
 static const char current_file[] = "CURRENT", part_end[] = ".part";
+const char fr_snapshot_answer_end[] = ".answer";
 
 enum fr_status fr_snapshot_join(char out[PATH_MAX], const char *dir, const char *name, struct fr_err *err)
 {

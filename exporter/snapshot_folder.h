@@ -4,7 +4,7 @@
 
 #include "exporter/snapshot.h"
 
-extern const char fr_snapshot_answer_end[]; /* .answer */
+extern const char fr_snapshot_answer_end[]; /* .answer, the end of a name of an answer */
 
 /* dir/name; FR_E_LIMIT. */
 enum fr_status fr_snapshot_join(char out[PATH_MAX], const char *dir, const char *name,

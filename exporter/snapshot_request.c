@@ -11,7 +11,6 @@
 #include "snapshot_folder.h"
 
 static const char request_end[] = ".request", folder_name[] = "snapshots", good[] = "ok ";
-const char fr_snapshot_answer_end[] = ".answer";
 
 static bool is_id(const char *text, size_t size)
 {
