@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "service.h"
+#include "check.h"
+#include "exporter/publisher.h"
+#include "ingest/ingest.h"
+#include "trainer/trainer.h"
 
 enum { CLIENT_PROBLEMS_MAX = 100 }; /* nobody reads more at once */
 

@@ -4,7 +4,7 @@
  * it goes on without; `cuda` does not go on.
  *
  * Owner: the service, before the trainer is made. */
-#include "service.h"
+#include "device.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,9 +14,8 @@
 
 enum { ROWS_SHARE_NUMERATOR = 4, ROWS_SHARE_DENOMINATOR = 5 }; /* of what is free at the start */
 
-static enum fr_status open_card(struct fr_service *service, struct fr_err *err)
+static enum fr_status open_card(struct fr_service_device *device, const struct fr_conf *conf, struct fr_err *err)
 {
-    const struct fr_conf *conf = service->conf;
     const struct fr_device_api *api = NULL;
     struct fr_device_queue *queue = NULL;
     struct fr_device_info info;
@@ -38,38 +37,38 @@ static enum fr_status open_card(struct fr_service *service, struct fr_err *err)
     uint64_t most = conf->gpu_memory_limit;
     if (most == 0)
         most = info.free_bytes / ROWS_SHARE_DENOMINATOR * ROWS_SHARE_NUMERATOR;
-    service->device = (struct fr_graph_device){.api = api, .queue = queue, .row_bytes_max = most};
-    snprintf(service->computes_on.name, sizeof(service->computes_on.name), "cuda:%" PRIu32, conf->device_card);
-    snprintf(service->computes_on.card, sizeof(service->computes_on.card), "%s", info.name);
-    fr_log(FR_LOG_INFO, "daemon", "device", "device=%s card=\"%s\" memory=%" PRIu64 " rows_max=%" PRIu64,
-           service->computes_on.name, info.name, info.memory_bytes, most);
+    device->graph = (struct fr_graph_device){.api = api, .queue = queue, .row_bytes_max = most};
+    snprintf(device->name, sizeof(device->name), "cuda:%" PRIu32, conf->device_card);
+    snprintf(device->card, sizeof(device->card), "%s", info.name);
+    fr_log(FR_LOG_INFO, "daemon", "device", "device=%s card=\"%s\" memory=%" PRIu64 " rows_max=%" PRIu64, device->name,
+           info.name, info.memory_bytes, most);
     return FR_OK;
 }
 
-enum fr_status fr_service_open_device(struct fr_service *service, struct fr_err *err)
+enum fr_status fr_service_open_device(struct fr_service_device *device, const struct fr_conf *conf, struct fr_err *err)
 {
     struct fr_err why = {0};
     char quoted[600];
-    snprintf(service->computes_on.name, sizeof(service->computes_on.name), "cpu");
-    if (service->conf->device == FR_DEVICE_CPU || open_card(service, &why) == FR_OK)
+    snprintf(device->name, sizeof(device->name), "cpu");
+    if (conf->device == FR_DEVICE_CPU || open_card(device, conf, &why) == FR_OK)
         return FR_OK;
-    if (service->conf->device == FR_DEVICE_CUDA)
+    if (conf->device == FR_DEVICE_CUDA)
         return fr_err_set(err, FR_E_UNSUPPORTED,
                           "device: %s; install plug-in and driver, choose another card, or set `device: cpu`",
                           why.text);
     struct fr_err machine = {0};
-    if (fr_graph_check_machine(service->conf, &machine) != FR_OK) {
+    if (fr_graph_check_machine(conf, &machine) != FR_OK) {
         *err = machine;
         return machine.status;
     }
-    snprintf(service->computes_on.reason, sizeof(service->computes_on.reason), "%s", why.text);
+    snprintf(device->reason, sizeof(device->reason), "%s", why.text);
     fr_log(FR_LOG_INFO, "daemon", "device", "device=cpu why=%s", fr_log_quote(quoted, sizeof(quoted), why.text));
     return FR_OK;
 }
 
-void fr_service_close_device(struct fr_service *service)
+void fr_service_close_device(struct fr_service_device *device)
 {
-    if (service->device.queue)
-        service->device.api->close(service->device.queue);
-    service->device = (struct fr_graph_device){0};
+    if (device->graph.queue)
+        device->graph.api->close(device->graph.queue);
+    device->graph = (struct fr_graph_device){0};
 }

@@ -228,31 +228,33 @@ static void put_times(struct fr_service *service, const struct fr_snapshots *s, 
     put_number(out, "plan_seconds", (double)s->trainer.run.plan_ns / 1e9, ",");
     put_number(out, "cut_seconds", (double)s->trainer.run.cut_ns / 1e9, ",");
     fr_buffer_printf(out, "\"journaled\":{\"epochs\":%" PRIu64 ",\"image_bytes\":%" PRIu64 ",",
-                     atomic_load(&service->appends), atomic_load(&service->epoch_bytes));
-    put_number(out, "seconds", (double)atomic_load(&service->append_ns) / 1e9, ",");
-    put_number(out, "last_cut_to_durable_seconds", (double)atomic_load(&service->cut_to_durable_ns) / 1e9, "}");
+                     atomic_load(&service->loops.durable.shared.appends),
+                     atomic_load(&service->loops.durable.shared.image_bytes));
+    put_number(out, "seconds", (double)atomic_load(&service->loops.durable.shared.append_ns) / 1e9, ",");
+    put_number(out, "last_cut_to_durable_seconds",
+               (double)atomic_load(&service->loops.durable.shared.cut_to_durable_ns) / 1e9, "}");
 }
 
 static void put_snapshots(struct fr_service *service, struct fr_buffer *out)
 {
-    char current[FR_MANIFEST_NAME_MAX], announced[FR_MANIFEST_NAME_MAX];
-    pthread_mutex_lock(&service->lock);
-    snprintf(current, sizeof(current), "%s", service->snapshots.current_name);
-    snprintf(announced, sizeof(announced), "%s", service->snapshots.announced.name);
-    pthread_mutex_unlock(&service->lock);
+    struct fr_shared_snapshots *snapshots = &service->loops.snapshot.shared;
+    char current[FR_MANIFEST_NAME_MAX];
+    struct fr_announced_snapshot announced;
+    fr_shared_snapshots_get_current(snapshots, current);
+    fr_shared_snapshots_announced(snapshots, &announced);
     fr_buffer_printf(out,
                      ",\"snapshot\":{\"current\":\"%s\",\"announced\":\"%s\",\"kept\":%" PRIu64 ",\"taken\":%" PRIu64
                      ",\"failures\":%" PRIu64 ",\"hook_failures\":%" PRIu64 "}",
-                     current, announced, atomic_load(&service->snapshots.kept), atomic_load(&service->snapshots.taken),
-                     atomic_load(&service->snapshots.failures), atomic_load(&service->snapshots.hook_failures));
+                     current, announced.name, atomic_load(&snapshots->kept), atomic_load(&snapshots->taken),
+                     atomic_load(&snapshots->failures), atomic_load(&snapshots->hook_failures));
 }
 
 static void put_device(const struct fr_service *service, struct fr_buffer *out)
 {
-    fr_buffer_printf(out, ",\"device\":{\"name\":\"%s\",\"card\":", service->computes_on.name);
-    fr_buffer_json_text(out, service->computes_on.card);
+    fr_buffer_printf(out, ",\"device\":{\"name\":\"%s\",\"card\":", service->device.name);
+    fr_buffer_json_text(out, service->device.card);
     fr_buffer_printf(out, ",\"reason\":");
-    fr_buffer_json_text(out, service->computes_on.reason);
+    fr_buffer_json_text(out, service->device.reason);
     fr_buffer_printf(out, "}");
 }
 
@@ -261,7 +263,7 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
     const struct fr_conf *conf = service->conf;
     const struct fr_trainer_history *history = &s->trainer.history;
     fr_buffer_printf(out, "{\"version\":\"%s\",\"model\":\"%s\",\"phase\":\"%s\",\"kernel\":\"%s\"", FR_VERSION,
-                     conf->model, phase_name(atomic_load(&service->phase)),
+                     conf->model, phase_name(atomic_load(&service->life.phase)),
                      service->trainer ? fr_trainer_kernel(service->trainer) : "");
     put_device(service, out);
     fr_buffer_printf(out,
@@ -306,21 +308,21 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
 
 static void start_reason(struct fr_service *service, char *reason, size_t size)
 {
-    pthread_mutex_lock(&service->lock);
-    snprintf(reason, size, "%s", service->starting[0] ? service->starting : "starting");
-    pthread_mutex_unlock(&service->lock);
+    fr_lifecycle_get_starting(&service->life, reason, size);
+    if (!reason[0])
+        snprintf(reason, size, "starting");
 }
 
 static bool document_ready(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
-    int phase = atomic_load(&service->phase);
+    int phase = atomic_load(&service->life.phase);
     char reason[1100] = "";
     if (phase == FR_PHASE_RECOVERING)
         snprintf(reason, sizeof(reason), "recovering");
     else if (phase == FR_PHASE_DRAINING)
         snprintf(reason, sizeof(reason), "draining");
-    else if (!atomic_load(&service->ingest_started))
+    else if (!atomic_load(&service->loops.ingest.shared.started))
         start_reason(service, reason, sizeof(reason));
     else if (s->publisher.refused[0]) /* before what follows from it: a journal that is full */
         snprintf(reason, sizeof(reason), "publisher: %s", s->publisher.refused);
@@ -328,20 +330,20 @@ static bool document_ready(struct fr_service *service, const struct fr_snapshots
         snprintf(reason, sizeof(reason), "paused: %s", s->trainer.paused);
     else if (s->ingest.pause != FR_INGEST_READS)
         snprintf(reason, sizeof(reason), "paused: %s", s->ingest.problem);
-    else if (fr_service_epoch_late(service, reason, sizeof(reason)))
+    else if (fr_shared_durable_late(&service->loops.durable.shared, conf, service->clock, reason, sizeof(reason)))
         ; /* said */
     else if (s->ingest.problem[0] && (!s->ingest.connected || s->ingest.stands))
         snprintf(reason, sizeof(reason), "ingest: %s", s->ingest.problem);
     else if (s->ingest.lag_ms > conf->ingest.ready_lag_ms)
         snprintf(reason, sizeof(reason), "lag of %" PRId64 " ms is over ready_lag%s%s", s->ingest.lag_ms,
                  s->ingest.problem[0] ? ": " : "", s->ingest.problem);
-    uint64_t total = atomic_load(&service->recover_bytes);
+    uint64_t total = atomic_load(&service->recovery.total_bytes);
     fr_buffer_printf(out, "{\"ready\":%s,\"reason\":", reason[0] ? "false" : "true");
     /* Ready with a part of the stream that waits: the text tells of it. */
     fr_buffer_json_text(out, reason[0] ? reason : s->ingest.problem);
     fr_buffer_printf(out, ",");
     put_number(out, "progress",
-               total                          ? (double)atomic_load(&service->recovered_bytes) / (double)total
+               total                          ? (double)atomic_load(&service->recovery.done_bytes) / (double)total
                : phase == FR_PHASE_RECOVERING ? 0
                                               : 1,
                "}\n");
@@ -379,7 +381,7 @@ void fr_documents_publish(struct fr_service *service)
     struct fr_buffer body = {0};
     s->trainer.history.watermark_ms = INT64_MIN;
     s->trainer.run.last_loss = NAN;
-    s->recovered = atomic_load(&service->phase) != FR_PHASE_RECOVERING;
+    s->recovered = atomic_load(&service->life.phase) != FR_PHASE_RECOVERING;
     if (service->trainer)
         fr_trainer_get_status(service->trainer, &s->trainer);
     if (service->ingest)
@@ -401,7 +403,8 @@ void fr_documents_publish(struct fr_service *service)
     char ahead[320];
     fr_http_reason(service->http, "watermark", watermark_ahead(service, s, ahead, sizeof(ahead)) ? ahead : NULL);
     /* Before that the start itself says why it waits. */
-    fr_http_reason(service->http, "stream", atomic_load(&service->ingest_started) ? s->ingest.problem : NULL);
+    fr_http_reason(service->http, "stream",
+                   atomic_load(&service->loops.ingest.shared.started) ? s->ingest.problem : NULL);
     fr_documents_series(service, s);
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);

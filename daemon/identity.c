@@ -16,7 +16,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "service.h"
+#include "codec/codec.h"
+#include "identity.h"
 
 /* The remedy that ends a refusal must have room in fr_err. */
 enum { TOLD_BYTES = 320, QUOTED_MAX = 1000 };
@@ -67,13 +68,18 @@ enum fr_status fr_identity_as(const struct fr_conf *conf, const struct fr_buffer
     return FR_OK;
 }
 
-enum fr_status fr_identity_write(struct fr_service *service, struct fr_err *err)
+void fr_identity_release(struct fr_identity *identity)
+{
+    fr_trainer_training_release(&identity->training);
+}
+
+enum fr_status fr_identity_write(const struct fr_conf *conf, struct fr_durable *durable, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++) {
         struct fr_buffer text = {0};
-        files[i].write(service->conf, &text);
-        status = fr_durable_write_file(service->durable, files[i].name, text.data, text.size, err);
+        files[i].write(conf, &text);
+        status = fr_durable_write_file(durable, files[i].name, text.data, text.size, err);
         fr_buffer_release(&text);
     }
     return status;
@@ -83,6 +89,7 @@ enum fr_status fr_identity_write(struct fr_service *service, struct fr_err *err)
 
 /* A state, or the savepoint that one is to begin from. */
 struct compared {
+    const struct fr_conf *conf;
     struct fr_durable *durable;
     const char *dir;
     struct fr_buffer newest; /* model record of the newest epoch, terminated; empty: none */
@@ -109,10 +116,9 @@ static enum fr_status read_newest_model(struct compared *with, struct fr_err *er
     return status == FR_E_NOT_FOUND ? FR_OK : status;
 }
 
-static enum fr_status compare_file(struct fr_service *service, const struct compared *with,
+static enum fr_status compare_file(struct fr_identity *identity, const struct compared *with,
                                    const struct identity_file *file, struct fr_err *err)
 {
-    struct fr_identity *identity = &service->identity;
     struct fr_buffer before = {0}, now = {0};
     enum fr_status status = fr_durable_read_file(with->durable, file->name, &before, err);
     if (status == FR_E_NOT_FOUND)
@@ -129,7 +135,7 @@ static enum fr_status compare_file(struct fr_service *service, const struct comp
         fr_buffer_append(&identity->training.settings, before.data, before.size);
     if (status == FR_OK) {
         fr_buffer_terminate(training ? &identity->training.settings : &before);
-        file->write(service->conf, &now);
+        file->write(with->conf, &now);
         fr_buffer_terminate(&now);
         const struct fr_buffer *recorded = training ? &identity->training.settings : &before;
         identity->other_model |=
@@ -224,9 +230,8 @@ static void log_changes(const struct fr_conf_changes *changes)
     }
 }
 
-static enum fr_status refuse(const struct fr_service *service, const char *dir, struct fr_err *err)
+static enum fr_status refuse(const struct fr_conf_changes *changes, const char *dir, struct fr_err *err)
 {
-    const struct fr_conf_changes *changes = &service->identity.changes;
     struct fr_buffer fixed = {0}, training = {0};
     tell(changes, true, &fixed);
     tell(changes, false, &training);
@@ -241,25 +246,25 @@ static enum fr_status refuse(const struct fr_service *service, const char *dir, 
     return status;
 }
 
-enum fr_status fr_identity_check(struct fr_service *service, const uint8_t *section, size_t size)
+enum fr_status fr_identity_check(struct fr_identity *identity, const struct fr_conf *conf, struct fr_durable *durable,
+                                 const uint8_t *section, size_t size)
 {
-    struct fr_identity *identity = &service->identity;
     struct fr_err *err = &identity->err;
     enum fr_status status = section ? fr_trainer_training_parse(section, size, &identity->training) : FR_OK;
     if (status != FR_OK)
         return fr_err_set(err, status, "the section \"" FR_SECTION_TRAINING "\" was refused (%s)",
                           fr_status_name(status));
-    struct compared with = {.durable = service->durable, .dir = service->conf->state_dir};
+    struct compared with = {.conf = conf, .durable = durable, .dir = conf->state_dir};
     status = read_newest_model(&with, err);
     for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
-        status = compare_file(service, &with, &files[i], err);
+        status = compare_file(identity, &with, &files[i], err);
     if (status == FR_OK && with.newest.size > 0)
         status = check_head(&with, err);
     fr_buffer_release(&with.newest);
     if (status != FR_OK || identity->changes.n == 0)
         return status;
     log_changes(&identity->changes);
-    return identity->changes.n_refused > 0 ? refuse(service, with.dir, err) : FR_OK;
+    return identity->changes.n_refused > 0 ? refuse(&identity->changes, with.dir, err) : FR_OK;
 }
 
 static enum fr_status keep_training(void *self, const char *name, const uint8_t *bytes, size_t size)
@@ -267,54 +272,54 @@ static enum fr_status keep_training(void *self, const char *name, const uint8_t 
     return strcmp(name, FR_SECTION_TRAINING) == 0 ? fr_trainer_training_parse(bytes, size, self) : FR_OK;
 }
 
-enum fr_status fr_identity_fits(struct fr_service *service, struct fr_durable *savepoint, bool other,
+enum fr_status fr_identity_fits(const struct fr_conf *conf, const struct fr_identity_source *savepoint,
                                 struct fr_err *err)
 {
-    struct fr_identity *identity = &service->identity;
+    struct fr_identity *identity = fr_alloc(1, sizeof(*identity)); /* of the savepoint alone */
     struct fr_durable_view *view = NULL;
     struct fr_durable_folded_epoch folded;
-    struct compared with = {.durable = savepoint, .dir = service->restore};
-    enum fr_status status = fr_durable_view_open(savepoint, &view, &folded, err);
+    struct compared with = {.conf = conf, .durable = savepoint->durable, .dir = savepoint->dir};
+    enum fr_status status = fr_durable_view_open(savepoint->durable, &view, &folded, err);
     if (status == FR_OK)
         status = fr_durable_view_sections(view, keep_training, &identity->training, err);
     if (status == FR_OK)
         status = read_newest_model(&with, err);
     for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
-        if (!other || strcmp(files[i].name, FR_IDENTITY_DELTA) != 0) /* its own */
-            status = compare_file(service, &with, &files[i], err);
+        if (!savepoint->other || strcmp(files[i].name, FR_IDENTITY_DELTA) != 0) /* its own */
+            status = compare_file(identity, &with, &files[i], err);
     if (status == FR_OK && identity->changes.n_refused > 0) {
         log_changes(&identity->changes);
-        status = refuse(service, with.dir, err);
+        status = refuse(&identity->changes, with.dir, err);
     }
     fr_buffer_release(&with.newest);
     fr_durable_view_close(view);
-    fr_trainer_training_release(&identity->training);
-    *identity = (struct fr_identity){0};
+    fr_identity_release(identity);
+    free(identity);
     return status;
 }
 
-void fr_identity_take_over(struct fr_service *service)
+void fr_identity_take_over(struct fr_identity *identity, const struct fr_conf *conf, const struct fr_clock *clock,
+                           struct fr_trainer *trainer)
 {
-    struct fr_identity *identity = &service->identity;
     struct fr_training *training = &identity->training;
     if (identity->other_model)
-        fr_trainer_other_model(service->trainer);
+        fr_trainer_other_model(trainer);
     if (identity->changes.n == 0)
         return;
     struct fr_trainer_status *now = fr_alloc(1, sizeof(*now));
-    fr_trainer_get_status(service->trainer, now);
+    fr_trainer_get_status(trainer, now);
     uint64_t epoch = now->epoch + 1;
     int64_t watermark_ms = now->history.watermark_ms == INT64_MIN ? 0 : now->history.watermark_ms;
     free(now);
-    int64_t time_ms = service->conf->ingest.lockstep ? watermark_ms : fr_wall_ms(service->clock);
+    int64_t time_ms = conf->ingest.lockstep ? watermark_ms : fr_wall_ms(clock);
     for (uint32_t i = 0; i < kept(&identity->changes); i++)
         fr_trainer_training_add(training, epoch, time_ms, identity->changes.list[i].text);
     training->forgotten += identity->changes.n - kept(&identity->changes);
     fr_buffer_clear(&training->settings);
-    write_training(service->conf, &training->settings);
+    write_training(conf, &training->settings);
     struct fr_buffer section = {0};
     fr_trainer_training_encode(training, &section);
-    fr_trainer_carry(service->trainer, FR_SECTION_TRAINING, &section);
+    fr_trainer_carry(trainer, FR_SECTION_TRAINING, &section);
     fr_buffer_release(&section);
     fr_log(FR_LOG_INFO, "daemon", "changes_taken", "changes=%" PRIu32 " since_epoch=%" PRIu64, identity->changes.n,
            epoch);

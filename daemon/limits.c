@@ -20,7 +20,8 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/thread.h"
-#include "service.h"
+#include "loops/loops.h"
+#include "process_limits.h"
 
 enum {
     /* http, recovery, letters, lookout, close */
@@ -176,4 +177,9 @@ void fr_limits_tell(void)
            "processors=%u online=%u allowed=%u quota=%.4g memory=%" PRIu64 " memory_limit_of_group=%" PRIu64,
            fr_machine_processors(machine), machine->online, machine->allowed, machine->quota, machine->memory,
            machine->limit);
+}
+
+size_t fr_limits_epoch_touch_bytes(const struct fr_conf *conf)
+{
+    return conf->memory_reserve > 0 ? (size_t)(conf->epoch_bytes_max / 4 * 3) : 0;
 }

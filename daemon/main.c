@@ -23,7 +23,10 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/trace.h"
+#include "check.h"
+#include "process_limits.h"
 #include "service.h"
+#include "signals.h"
 
 enum { SETS_MAX = 256, ASKED_SKIPS_MAX = 256, FILES_MAX = 65536, CLOSE_LOOK_MS = 5 };
 enum { KEPT_SHARE = 64, KEPT_MIN = 1 << 20, KEPT_MAX = 128 << 20 };
@@ -256,14 +259,14 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
         return tell_stopped(FR_E_INVALID, &err);
     struct fr_service *service = fr_alloc(1, sizeof(*service));
     service->conf = conf;
-    service->config = arguments->config;
+    service->options = (struct fr_service_options){.config = arguments->config,
+                                                   .until_end = arguments->until_end,
+                                                   .until_ms = arguments->until_ms,
+                                                   .skips = arguments->skips,
+                                                   .n_skips = arguments->n_skips,
+                                                   .restore = arguments->restore,
+                                                   .left_timeline = arguments->left_timeline};
     service->clock = fr_clock_system();
-    service->until_end = arguments->until_end;
-    service->until_ms = arguments->until_ms;
-    service->skips = arguments->skips;
-    service->n_skips = arguments->n_skips;
-    service->restore = arguments->restore;
-    service->left_timeline = arguments->left_timeline;
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)
         status = fr_service_run(service, &err);

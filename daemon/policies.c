@@ -1,5 +1,5 @@
 /* Which policies a table's configuration asks for. Thread: main, before any other runs. */
-#include "service.h"
+#include "policies.h"
 
 void fr_service_policies(const struct fr_conf_table *table, struct fr_policy_configs *configs,
                          struct fr_table_policies *out)

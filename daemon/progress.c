@@ -33,7 +33,7 @@ void fr_progress_start(const struct fr_service *service)
     char config[600], state[600];
     fr_log(FR_LOG_INFO, "daemon", "start",
            "version=%s config=%s state_dir=%s threads=%zu memory_limit=%" PRIu64 " kernel=\"%s\" librdkafka=%s",
-           FR_VERSION, fr_log_quote(config, sizeof(config), service->config),
+           FR_VERSION, fr_log_quote(config, sizeof(config), service->options.config),
            fr_log_quote(state, sizeof(state), conf->state_dir), fr_pool_workers(service->pool), conf->memory_limit,
            fr_trainer_kernel(service->trainer), fr_ingest_kafka_version());
 }
@@ -84,7 +84,7 @@ static void tell_minute(struct fr_service *service, const struct fr_trainer_stat
                      (double)(trainer->history.samples - progress->samples) / seconds, ingest.lag_ms, rows_of(trainer));
     put_auc(trainer, &text);
     fr_buffer_printf(&text, " epoch=%" PRIu64 " durable=%" PRIu64 " published=%" PRIu64, trainer->epoch,
-                     atomic_load(&service->durable_epoch), publisher.acked);
+                     atomic_load(&service->loops.durable.shared.epoch), publisher.acked);
     if (progress->pauses > 0 || open_ns > 0)
         fr_buffer_printf(&text, " pauses=%" PRIu32 " paused_seconds=%.1f", progress->pauses,
                          (double)(progress->pause_total_ns + open_ns) / 1e9);
@@ -118,7 +118,7 @@ void fr_progress_end(struct fr_service *service, char *out, size_t size)
 {
     struct fr_trainer_status *trainer = fr_alloc(1, sizeof(*trainer));
     fr_trainer_get_status(service->trainer, trainer);
-    snprintf(out, size, "epoch=%" PRIu64 " samples=%" PRIu64 " rows=%" PRIu64, atomic_load(&service->durable_epoch),
-             trainer->history.samples, rows_of(trainer));
+    snprintf(out, size, "epoch=%" PRIu64 " samples=%" PRIu64 " rows=%" PRIu64,
+             atomic_load(&service->loops.durable.shared.epoch), trainer->history.samples, rows_of(trainer));
     free(trainer);
 }

@@ -15,18 +15,19 @@ static enum fr_status restore(struct fr_service *service, struct fr_savepoint *f
     struct fr_buffer recorded = {0}, head = {0}, delta = {0};
     struct fr_durable *savepoint = NULL;
     bool other = false;
+    const char *dir = service->options.restore;
     enum fr_status status =
-        fr_durable_open(&(struct fr_durable_options){.dir = service->restore, .read_only = true}, &savepoint, err);
+        fr_durable_open(&(struct fr_durable_options){.dir = dir, .read_only = true}, &savepoint, err);
     if (status == FR_OK)
         status = fr_durable_newest_head(savepoint, &recorded, err);
     if (status == FR_OK)
         status = fr_identity_as(service->conf, &recorded, &head, &delta, &other, err);
     if (status == FR_OK)
-        status = fr_identity_fits(service, savepoint, other, err);
+        status = fr_identity_fits(service->conf, &(struct fr_identity_source){savepoint, dir, other}, err);
     fr_durable_close(savepoint);
     const struct fr_savepoint_own own = {head.data, head.size, FR_IDENTITY_DELTA, delta.data, delta.size};
     if (status == FR_OK)
-        status = fr_savepoint_restore(service->restore, service->conf->state_dir, NULL, other ? &own : NULL, from, err);
+        status = fr_savepoint_restore(dir, service->conf->state_dir, NULL, other ? &own : NULL, from, err);
     fr_buffer_release(&recorded);
     fr_buffer_release(&head);
     fr_buffer_release(&delta);
@@ -37,7 +38,7 @@ enum fr_status fr_service_restore(struct fr_service *service, struct fr_err *err
 {
     struct fr_savepoint from = {0};
     char quoted[1200];
-    if (!service->restore)
+    if (!service->options.restore)
         return FR_OK;
     uint64_t begin_ns = fr_mono_ns(service->clock);
     enum fr_status status = restore(service, &from, err);
@@ -46,7 +47,7 @@ enum fr_status fr_service_restore(struct fr_service *service, struct fr_err *err
     if (status == FR_OK)
         fr_log(FR_LOG_INFO, "daemon", "restored",
                "savepoint=%s epoch=%" PRIu64 " timeline=%" PRIu64 " bytes=%" PRIu64 " seconds=%.3f",
-               fr_log_quote(quoted, sizeof(quoted), service->restore), from.epoch, from.timeline, from.bytes,
+               fr_log_quote(quoted, sizeof(quoted), service->options.restore), from.epoch, from.timeline, from.bytes,
                (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
     return status;
 }
@@ -55,20 +56,20 @@ enum fr_status fr_service_restore(struct fr_service *service, struct fr_err *err
 enum fr_status fr_service_new_timeline(struct fr_service *service, struct fr_err *err)
 {
     struct fr_durable_status durable;
-    if (service->left_timeline == 0)
+    if (service->options.left_timeline == 0)
         return FR_OK;
     fr_durable_get_status(service->durable, &durable);
     /* a state without epochs would begin timeline 1 */
     uint64_t present = durable.timeline > 0 ? durable.timeline : 1;
-    if (service->left_timeline > present)
+    if (service->options.left_timeline > present)
         return fr_err_set(err, FR_E_MISMATCH,
                           "--new-timeline %" PRIu64 ": this state is of timeline %" PRIu64
                           "; name the one that is to be left, as the refusal before or `freshet state` says it",
-                          service->left_timeline, present);
-    if (service->left_timeline < present) {
+                          service->options.left_timeline, present);
+    if (service->options.left_timeline < present) {
         fr_log(FR_LOG_INFO, "daemon", "timeline_left_before",
                "left=%" PRIu64 " timeline=%" PRIu64 " note=\"--new-timeline has no effect any more\"",
-               service->left_timeline, present);
+               service->options.left_timeline, present);
         return FR_OK;
     }
     enum fr_status status = fr_durable_begin_timeline(service->durable, present + 1, err);

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "service.h"
+#include "signals.h"
 
 enum { END_LOOK_MS = 20 }; /* what an end may take longer */
 
@@ -19,10 +20,10 @@ enum { END_LOOK_MS = 20 }; /* what an end may take longer */
  * meanwhile. */
 static int wait_turn(struct fr_service *service)
 {
-    bool ended = atomic_load(&service->loops[FR_LOOP_TRAINER].done);
+    bool ended = fr_loops_done(&service->loops, FR_LOOP_TRAINER);
     int signal_number = fr_signals_wait(END_LOOK_MS);
     for (long ms = END_LOOK_MS; ms < FR_TICK_MS && signal_number == 0; ms += END_LOOK_MS) {
-        if (!ended && atomic_load(&service->loops[FR_LOOP_TRAINER].done))
+        if (!ended && fr_loops_done(&service->loops, FR_LOOP_TRAINER))
             break;
         signal_number = fr_signals_wait(END_LOOK_MS);
     }
@@ -42,22 +43,12 @@ bool fr_service_stops(struct fr_service *service, int signal_number)
     return signal_number == SIGTERM || signal_number == SIGQUIT;
 }
 
-static bool has_failed(struct fr_service *service, struct fr_err *err)
-{
-    pthread_mutex_lock(&service->lock);
-    bool failed = service->failure.status != FR_OK;
-    if (failed && err)
-        *err = service->failure;
-    pthread_mutex_unlock(&service->lock);
-    return failed;
-}
-
 static void begin_drain(struct fr_service *service, const char *why)
 {
-    if (atomic_exchange(&service->phase, FR_PHASE_DRAINING) >= FR_PHASE_DRAINING)
+    if (atomic_exchange(&service->life.phase, FR_PHASE_DRAINING) >= FR_PHASE_DRAINING)
         return;
     fr_log(FR_LOG_INFO, "daemon", "drain", "why=%s", why);
-    atomic_store(&service->stop_ingest, true);
+    atomic_store(&service->life.stop_ingest, true);
     fr_trainer_stop(service->trainer);
 }
 
@@ -66,7 +57,7 @@ static bool all_published(struct fr_service *service)
 {
     struct fr_publisher_status publisher;
     fr_publisher_get_status(service->publisher, &publisher);
-    return publisher.acked >= atomic_load(&service->publishable);
+    return publisher.acked >= atomic_load(&service->loops.durable.shared.publishable);
 }
 
 /* savepoint.at_drain: the fold thread is asked once, and takes it or says why not. */
@@ -75,26 +66,28 @@ static bool last_savepoint_taken(struct fr_service *service)
     if (!service->conf->savepoint.at_drain)
         return true;
     int none = FR_LAST_NONE;
-    (void)atomic_compare_exchange_strong(&service->last_savepoint, &none, FR_LAST_WANTED);
-    return atomic_load(&service->last_savepoint) == FR_LAST_DONE;
+    (void)atomic_compare_exchange_strong(&service->loops.fold.shared.last_savepoint, &none, FR_LAST_WANTED);
+    return atomic_load(&service->loops.fold.shared.last_savepoint) == FR_LAST_DONE;
 }
 
 /* snapshot.at_drain: where CURRENT leads is of the last epoch, and uploaded. While publishing is
  * held no replica may begin with that. */
 static bool last_snapshot_named(struct fr_service *service)
 {
-    uint64_t durable = atomic_load(&service->durable_epoch);
-    if (!service->conf->snapshot.at_drain || durable == 0 || atomic_load(&service->publishable) < durable)
+    uint64_t durable = atomic_load(&service->loops.durable.shared.epoch);
+    if (!service->conf->snapshot.at_drain || durable == 0 ||
+        atomic_load(&service->loops.durable.shared.publishable) < durable)
         return true;
     int none = FR_LAST_NONE;
-    (void)atomic_compare_exchange_strong(&service->snapshots.last, &none, FR_LAST_WANTED);
-    return atomic_load(&service->snapshots.last) == FR_LAST_DONE;
+    (void)atomic_compare_exchange_strong(&service->loops.snapshot.shared.last, &none, FR_LAST_WANTED);
+    return atomic_load(&service->loops.snapshot.shared.last) == FR_LAST_DONE;
 }
 
 /* FR_OK, or FR_E_NONFINITE when epochs stay unpublished because publishing is held. */
 static enum fr_status drained(struct fr_service *service, struct fr_err *err)
 {
-    uint64_t durable = atomic_load(&service->durable_epoch), publishable = atomic_load(&service->publishable);
+    uint64_t durable = atomic_load(&service->loops.durable.shared.epoch),
+             publishable = atomic_load(&service->loops.durable.shared.publishable);
     if (publishable >= durable)
         return FR_OK;
     return fr_err_set(
@@ -108,7 +101,8 @@ static enum fr_status drained(struct fr_service *service, struct fr_err *err)
 /* All is published, and what a drain also takes is not there. */
 static enum fr_status last_copies_timed_out(struct fr_service *service, struct fr_err *err)
 {
-    char problem[sizeof(service->snapshots.problem)], current[FR_MANIFEST_NAME_MAX];
+    char problem[FR_SNAPSHOT_PROBLEM_MAX], current[FR_MANIFEST_NAME_MAX];
+    struct fr_shared_snapshots *snapshots = &service->loops.snapshot.shared;
     const struct fr_conf *conf = service->conf;
     if (!last_savepoint_taken(service))
         return fr_err_set(
@@ -116,10 +110,8 @@ static enum fr_status last_copies_timed_out(struct fr_service *service, struct f
             "export.drain_timeout passed while the savepoint of savepoint.at_drain was taken; every epoch "
             "is %s and nothing is lost: take it now with `freshet savepoint --state-dir %s`",
             conf->ingest.brokers ? "published" : "durable", conf->state_dir);
-    pthread_mutex_lock(&service->lock);
-    snprintf(problem, sizeof(problem), "%s", service->snapshots.problem);
-    snprintf(current, sizeof(current), "%s", service->snapshots.current_name);
-    pthread_mutex_unlock(&service->lock);
+    fr_shared_snapshots_get_problem(snapshots, problem);
+    fr_shared_snapshots_get_current(snapshots, current);
     bool as_export = conf->snapshot.quantize == FR_SNAPSHOT_AS_EXPORT;
     /* What went wrong comes last: a text that is too long is cut there, not in the command. */
     if (!conf->ingest.brokers)
@@ -149,9 +141,10 @@ static enum fr_status last_copies_timed_out(struct fr_service *service, struct f
 static enum fr_status not_durable(struct fr_service *service, struct fr_err *err)
 {
     struct fr_ingest_status ingest;
-    const char *what = atomic_load(&service->waits_for);
+    struct fr_shared_durable *durable = &service->loops.durable.shared;
+    const char *what = atomic_load(&durable->waits_for);
     fr_ingest_get_status(service->ingest, &ingest);
-    if (!atomic_load(&service->waiting_cut_ns))
+    if (!atomic_load(&durable->waiting_cut_ns))
         what = "its last batch";
     else if (!what)
         what = "the disk under state_dir";
@@ -159,7 +152,7 @@ static enum fr_status not_durable(struct fr_service *service, struct fr_err *err
         fr_err_set(err, FR_E_UNAVAILABLE,
                    "drain_timeout passed before epoch %" PRIu64 " was durable: it waits for %s%s%s%s; nothing is lost: "
                    "the next start reads its records again",
-                   atomic_load(&service->durable_epoch) + 1, what, ingest.problem[0] ? " (" : "", ingest.problem,
+                   atomic_load(&durable->epoch) + 1, what, ingest.problem[0] ? " (" : "", ingest.problem,
                    ingest.problem[0] ? ")" : "");
     fr_ingest_status_release(&ingest);
     return status;
@@ -168,7 +161,7 @@ static enum fr_status not_durable(struct fr_service *service, struct fr_err *err
 enum fr_status fr_service_drain_timed_out(struct fr_service *service, struct fr_err *err)
 {
     struct fr_publisher_status publisher;
-    if (!atomic_load(&service->loops[FR_LOOP_TRAINER].done) || !atomic_load(&service->loops[FR_LOOP_DURABLE].done))
+    if (!fr_loops_done(&service->loops, FR_LOOP_TRAINER) || !fr_loops_done(&service->loops, FR_LOOP_DURABLE))
         return not_durable(service, err);
     if (all_published(service))
         return last_copies_timed_out(service, err);
@@ -177,45 +170,45 @@ enum fr_status fr_service_drain_timed_out(struct fr_service *service, struct fr_
         return fr_err_set(err, FR_E_MISMATCH,
                           "drain_timeout passed with epoch %" PRIu64 " durable and %" PRIu64
                           " acknowledged on %s: %s, then start again and the rest is sent; nothing is lost",
-                          atomic_load(&service->durable_epoch), publisher.acked, service->conf->export_.topic,
-                          publisher.refused);
+                          atomic_load(&service->loops.durable.shared.epoch), publisher.acked,
+                          service->conf->export_.topic, publisher.refused);
     return fr_err_set(err, FR_E_UNAVAILABLE,
                       "drain_timeout passed with epoch %" PRIu64 " durable and %" PRIu64
                       " acknowledged on %s (%s); nothing is lost: start again "
                       "when the broker answers and the rest is sent",
-                      atomic_load(&service->durable_epoch), publisher.acked, service->conf->export_.topic,
+                      atomic_load(&service->loops.durable.shared.epoch), publisher.acked, service->conf->export_.topic,
                       publisher.problem[0] ? publisher.problem : "no error from the broker");
 }
 
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
 {
-    atomic_store(&service->phase, FR_PHASE_RUNNING);
-    enum fr_status status = fr_loops_start(service, err);
+    atomic_store(&service->life.phase, FR_PHASE_RUNNING);
+    enum fr_status status = fr_loops_start(&service->loops, err);
     if (status != FR_OK)
         return status;
     uint64_t drain_begin_ns = 0;
-    if (atomic_load(&service->stop_recovery)) /* it was done all the same */
+    if (atomic_load(&service->recovery.stop)) /* it was done all the same */
         begin_drain(service, "signal");
     for (;;) {
         int signal_number = wait_turn(service);
         fr_documents_publish(service);
         fr_progress_turn(service);
-        if (has_failed(service, err))
+        if (fr_lifecycle_failed(&service->life, err))
             return err->status;
         if (signal_number == SIGHUP)
             fr_log(FR_LOG_WARN, "daemon", "reload",
                    "note=\"reloading is not in this version; restart to change the configuration\"");
         if (fr_service_stops(service, signal_number))
             begin_drain(service, "signal");
-        if (atomic_load(&service->loops[FR_LOOP_TRAINER].done))
+        if (fr_loops_done(&service->loops, FR_LOOP_TRAINER))
             begin_drain(service, "end_of_stream");
-        if (atomic_load(&service->phase) != FR_PHASE_DRAINING)
+        if (atomic_load(&service->life.phase) != FR_PHASE_DRAINING)
             continue;
         uint64_t now_ns = fr_mono_ns(service->clock);
         if (!drain_begin_ns)
             drain_begin_ns = now_ns;
         bool finished =
-            atomic_load(&service->loops[FR_LOOP_TRAINER].done) && atomic_load(&service->loops[FR_LOOP_DURABLE].done);
+            fr_loops_done(&service->loops, FR_LOOP_TRAINER) && fr_loops_done(&service->loops, FR_LOOP_DURABLE);
         if (finished && all_published(service) && last_savepoint_taken(service) && last_snapshot_named(service))
             return drained(service, err);
         if (now_ns - drain_begin_ns > (uint64_t)service->conf->export_.drain_timeout_ms * 1000000u)

@@ -74,9 +74,9 @@ static void series_paused(struct fr_registry *registry, enum fr_pause pause, enu
 static void series_state(struct fr_service *service, const struct fr_snapshots *s)
 {
     struct fr_registry *registry = service->registry;
-    uint64_t total = atomic_load(&service->recover_bytes);
-    double progress = total ? (double)atomic_load(&service->recovered_bytes) / (double)total : 0;
-    bool started = atomic_load(&service->ingest_started);
+    uint64_t total = atomic_load(&service->recovery.total_bytes);
+    double progress = total ? (double)atomic_load(&service->recovery.done_bytes) / (double)total : 0;
+    bool started = atomic_load(&service->loops.ingest.shared.started);
     fr_series_set(registry, FR_SERIES_READY, NULL, s->ready);
     fr_series_set(registry, FR_SERIES_CONNECTED, NULL, started && s->ingest.connected);
     fr_series_set(registry, FR_SERIES_RECOVERY_PROGRESS, NULL, s->recovered ? 1 : progress);
@@ -162,9 +162,7 @@ const struct fr_ingest_partition *fr_documents_read_partition(const struct fr_in
 
 void fr_documents_positions(struct fr_service *service, const struct fr_ingest_status *ingest, struct fr_positions *out)
 {
-    pthread_mutex_lock(&service->lock);
-    fr_positions_copy(&service->durable_positions, out);
-    pthread_mutex_unlock(&service->lock);
+    fr_shared_durable_get_positions(&service->loops.durable.shared, out);
     for (uint32_t i = 0; i < ingest->n_partitions; i++)
         if (ingest->partitions[i].waits)
             (void)fr_positions_index(out, ingest->partitions[i].topic, ingest->partitions[i].partition);
@@ -197,11 +195,12 @@ static void series_partitions(struct fr_service *service, const struct fr_ingest
 static void series_ledger(struct fr_service *service)
 {
     uint64_t sum[FR_LEDGER_TERMS] = {0};
-    pthread_mutex_lock(&service->lock);
-    for (uint32_t i = 0; i < service->durable_positions.count; i++)
+    struct fr_positions positions = {0};
+    fr_shared_durable_get_positions(&service->loops.durable.shared, &positions);
+    for (uint32_t i = 0; i < positions.count; i++)
         for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
-            sum[k] += service->durable_positions.partitions[i].ledger[k];
-    pthread_mutex_unlock(&service->lock);
+            sum[k] += positions.partitions[i].ledger[k];
+    fr_positions_release(&positions);
     for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
         if (fr_positions_ledger[k].metric)
             fr_counter(service->registry, fr_positions_ledger[k].metric, NULL, fr_positions_ledger[k].help, sum[k]);
@@ -212,14 +211,17 @@ static void series_ledger(struct fr_service *service)
 static void series_snapshots(struct fr_service *service, const struct fr_snapshots *s)
 {
     struct fr_registry *registry = service->registry;
-    fr_series_count(registry, FR_SERIES_SNAPSHOTS_TOTAL, NULL, atomic_load(&service->snapshots.taken));
-    fr_series_count(registry, FR_SERIES_SNAPSHOT_FAILURES_TOTAL, NULL, atomic_load(&service->snapshots.failures));
+    fr_series_count(registry, FR_SERIES_SNAPSHOTS_TOTAL, NULL, atomic_load(&service->loops.snapshot.shared.taken));
+    fr_series_count(registry, FR_SERIES_SNAPSHOT_FAILURES_TOTAL, NULL,
+                    atomic_load(&service->loops.snapshot.shared.failures));
     fr_series_count(registry, FR_SERIES_SNAPSHOT_HOOK_FAILURES_TOTAL, NULL,
-                    atomic_load(&service->snapshots.hook_failures));
-    fr_series_set(registry, FR_SERIES_SNAPSHOTS_KEPT, NULL, (double)atomic_load(&service->snapshots.kept));
-    fr_series_set(registry, FR_SERIES_SNAPSHOT_EPOCH, NULL, (double)atomic_load(&service->snapshots.current_epoch));
-    fr_series_set(registry, FR_SERIES_SNAPSHOT_BYTES, NULL, (double)atomic_load(&service->snapshots.bytes));
-    fr_series_set(registry, FR_SERIES_SNAPSHOT_SECONDS, NULL, (double)atomic_load(&service->snapshots.millis) / 1e3);
+                    atomic_load(&service->loops.snapshot.shared.hook_failures));
+    fr_series_set(registry, FR_SERIES_SNAPSHOTS_KEPT, NULL, (double)atomic_load(&service->loops.snapshot.shared.kept));
+    fr_series_set(registry, FR_SERIES_SNAPSHOT_EPOCH, NULL,
+                  (double)atomic_load(&service->loops.snapshot.shared.current_epoch));
+    fr_series_set(registry, FR_SERIES_SNAPSHOT_BYTES, NULL, (double)atomic_load(&service->loops.snapshot.shared.bytes));
+    fr_series_set(registry, FR_SERIES_SNAPSHOT_SECONDS, NULL,
+                  (double)atomic_load(&service->loops.snapshot.shared.millis) / 1e3);
     fr_series_count(registry, FR_SERIES_HPS_ROWS_TOTAL, NULL, s->publisher.hps.rows);
     fr_series_count(registry, FR_SERIES_HPS_DROPS_UNTOLD_TOTAL, NULL, s->publisher.hps.drops);
     fr_series_set(registry, FR_SERIES_DELTA_RETENTION_SHORT, NULL, s->publisher.topic.short_retention ? 1 : 0);
@@ -234,13 +236,14 @@ static void series_epochs(struct fr_service *service, const struct fr_snapshots 
     fr_series_set(registry, FR_SERIES_EPOCH, "stage=\"acknowledged\"", (double)s->publisher.acked);
     fr_series_set(registry, FR_SERIES_EPOCH, "stage=\"folded\"", (double)durable->folded);
     fr_series_set(registry, FR_SERIES_LAST_DURABLE_TIMESTAMP_SECONDS, NULL,
-                  (double)atomic_load(&service->durable_wall_ms) / 1e3);
+                  (double)atomic_load(&service->loops.durable.shared.wall_ms) / 1e3);
     fr_series_set(registry, FR_SERIES_LAST_PUBLISHED_TIMESTAMP_SECONDS, NULL,
-                  (double)atomic_load(&service->published_wall_ms) / 1e3);
+                  (double)atomic_load(&service->loops.publish.shared.published_wall_ms) / 1e3);
     fr_series_count(registry, FR_SERIES_COLD_READS_TOTAL, NULL, durable->cold_asked);
     fr_series_count(registry, FR_SERIES_COLD_FOUND_TOTAL, NULL, durable->cold_found);
-    fr_series_count(registry, FR_SERIES_SAVEPOINTS_TOTAL, NULL, atomic_load(&service->savepoints));
-    fr_series_count(registry, FR_SERIES_SAVEPOINT_FAILURES_TOTAL, NULL, atomic_load(&service->savepoint_failures));
+    fr_series_count(registry, FR_SERIES_SAVEPOINTS_TOTAL, NULL, atomic_load(&service->loops.fold.shared.savepoints));
+    fr_series_count(registry, FR_SERIES_SAVEPOINT_FAILURES_TOTAL, NULL,
+                    atomic_load(&service->loops.fold.shared.savepoint_failures));
     series_snapshots(service, s);
     fr_series_count(registry, FR_SERIES_DELTA_RECORDS_TOTAL, NULL, s->publisher.records);
     fr_series_count(registry, FR_SERIES_DELTA_BYTES_TOTAL, NULL, s->publisher.bytes);
@@ -389,8 +392,8 @@ static void series_build(struct fr_service *service)
 static void series_device(struct fr_service *service)
 {
     char labels[256] = "";
-    fr_metric_label(labels, sizeof(labels), "device", service->computes_on.name);
-    fr_metric_label(labels, sizeof(labels), "card", service->computes_on.card);
+    fr_metric_label(labels, sizeof(labels), "device", service->device.name);
+    fr_metric_label(labels, sizeof(labels), "card", service->device.card);
     fr_series_set(service->registry, FR_SERIES_DEVICE_INFO, labels, 1);
 }
 
@@ -428,7 +431,7 @@ static void series_process(struct fr_service *service, const struct fr_trainer_r
     if (fr_series_of_process(&service->process, service->registry, service->clock)) {
         if (service->trainer)
             series_build(service);
-        if (service->computes_on.name[0])
+        if (service->device.name[0])
             series_device(service);
         look_at_log(service);
     }

@@ -1,256 +1,60 @@
-/* Wiring: opens the state, recovers, builds rings and threads, and ends them in order.
+/* Wiring: makes each object, gives it to whoever uses it, and ends and frees all of them in order.
  *
- * At the start HTTP comes first, so that /healthz and /readyz answer while recovering. What the
- * main thread does in between is in run.c. */
+ * At the start HTTP comes first, so that /healthz and /readyz answer during recovery (recovery.c).
+ * What the main thread does while the loops run is in run.c. */
 #include "service.h"
 
-#include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "process_limits.h"
 
-enum { RECOVERY_TICK_MS = 10 }; /* what a start of an empty state may take longer */
+/* ---- wiring ---- */
 
-int fr_exit_code(enum fr_status status)
+/* Gives each loop the modules that exist; once more when others are made. */
+static void wire_modules(struct fr_service *service)
 {
-    switch (status) {
-    case FR_OK:
-        return FR_EXIT_OK;
-    case FR_E_INVALID:
-    case FR_E_UNSUPPORTED:
-        return FR_EXIT_CONFIG;
-    case FR_E_LIMIT:          /* named in the message: of the process, of a path, of a file */
-    case FR_E_NO_DESCRIPTORS: /* a limit, too: a restart meets it again */
-    case FR_E_EXISTS:
-    case FR_E_NOT_FOUND: /* a file of the state, or a directory that state_dir goes through */
-    case FR_E_CORRUPT:
-    case FR_E_MISMATCH:
-    case FR_E_LOST:
-    case FR_E_NONFINITE:
-    case FR_E_DENIED: /* owner or mode of what state_dir names, or a file system gone read-only */
-        return FR_EXIT_OPERATOR;
-    case FR_E_BUSY:
-    case FR_E_NO_SPACE:
-    case FR_E_NO_MEMORY: /* or threads */
-    case FR_E_UNAVAILABLE:
-    case FR_E_CANCELLED:
-        return FR_EXIT_RETRY;
-    default:
-        return FR_EXIT_FAILURE;
-    }
+    struct fr_loops *loops = &service->loops;
+    const struct fr_service_rings *rings = &service->rings;
+    loops->context = (struct fr_loop_context){service->conf, service->clock, service->http, &service->life};
+    loops->publish.publisher = loops->durable.publisher = loops->upkeep.publisher = service->publisher;
+    loops->fold.publisher = loops->snapshot.publisher = service->publisher;
+    loops->publish.freshness = loops->durable.freshness = service->freshness;
+    loops->ingest.ingest = loops->trainer.ingest = loops->durable.ingest = service->ingest;
+    loops->trainer.trainer = loops->upkeep.trainer = loops->snapshot.trainer = service->trainer;
+    loops->durable.durable = loops->upkeep.durable = loops->fold.durable = loops->snapshot.durable = service->durable;
+    loops->durable.timings = loops->fold.timings = &service->timings;
+    loops->trainer.cut_stages = loops->durable.cut_stages = rings->cut_stages;
+    loops->durable.free_stages = rings->free_stages;
 }
 
-void fr_service_fail(struct fr_service *service, const struct fr_err *err)
+void fr_service_wire(struct fr_service *service)
 {
-    pthread_mutex_lock(&service->lock);
-    if (service->failure.status == FR_OK)
-        service->failure = *err;
-    pthread_mutex_unlock(&service->lock);
-}
-
-/* ---- stream positions, called by the trainer thread ---- */
-
-static void stream_applied(void *self, const struct fr_batch *batch)
-{
-    struct fr_service *service = self;
-    /* partitions found since the last batch */
-    fr_ingest_adopt(service->ingest, &service->positions);
-    fr_positions_apply(&service->positions, batch);
-}
-
-static enum fr_status stream_dead_letter(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
-                                         const char *reason, uint64_t *number)
-{
-    struct fr_service *service = self;
-    return fr_ingest_dead_letter(service->ingest, batch, record, reason, number);
-}
-
-static void stream_stage(void *self, struct fr_buffer *section)
-{
-    struct fr_service *service = self;
-    fr_positions_encode(&service->positions, section);
-}
-
-static int compare_offsets(const void *left, const void *right)
-{
-    const struct fr_announced_offset *a = left, *b = right;
-    int topic = strcmp(a->topic, b->topic);
-    return topic ? topic : (a->partition > b->partition) - (a->partition < b->partition);
-}
-
-static uint32_t stream_offsets(void *self, struct fr_announced_offset **offsets)
-{
-    struct fr_service *service = self;
-    uint32_t count = service->positions.count;
-    if (count > service->offsets_capacity) {
-        service->offsets = fr_realloc(service->offsets, count, sizeof(*service->offsets));
-        service->offsets_capacity = count;
-    }
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct fr_partition_position *position = &service->positions.partitions[i];
-        if (position->offset < 0)
-            continue;
-        struct fr_announced_offset *out = &service->offsets[n++];
-        memset(out, 0, sizeof(*out));
-        memcpy(out->topic, position->topic, sizeof(out->topic));
-        out->partition = position->partition;
-        out->next_offset = position->offset;
-    }
-    if (n > 1)
-        qsort(service->offsets, n, sizeof(*service->offsets), compare_offsets);
-    *offsets = service->offsets;
-    return n;
+    fr_lifecycle_init(&service->life);
+    fr_loops_init(&service->loops);
+    wire_modules(service);
 }
 
 /* ---- open ---- */
 
-static void make_rings(struct fr_service *service)
+static void make_rings(struct fr_service_rings *rings, const struct fr_conf *conf)
 {
-    size_t batches = service->conf->ingest.ring_batches;
-    service->full = fr_ring_new(batches);
-    service->empty = fr_ring_new(batches + 2); /* one being filled, one being trained */
+    size_t batches = conf->ingest.ring_batches, touch_bytes = fr_limits_epoch_touch_bytes(conf);
+    rings->full = fr_ring_new(batches);
+    rings->empty = fr_ring_new(batches + 2); /* one being filled, one being trained */
     for (size_t i = 0; i < batches + 2; i++)
-        FR_CHECK(fr_ring_try_push(service->empty, fr_batch_new(service->conf)));
-    service->cut_stages = fr_ring_new(FR_STAGES);
-    service->free_stages = fr_ring_new(FR_STAGES);
+        FR_CHECK(fr_ring_try_push(rings->empty, fr_batch_new(conf)));
+    rings->cut_stages = fr_ring_new(FR_STAGES);
+    rings->free_stages = fr_ring_new(FR_STAGES);
     for (size_t i = 0; i < FR_STAGES; i++) {
-        fr_stage_init(&service->stages[i]);
-        if (fr_epoch_touch_bytes(service->conf) > 0)
-            fr_stage_touch(&service->stages[i], fr_epoch_touch_bytes(service->conf));
-        FR_CHECK(fr_ring_try_push(service->free_stages, &service->stages[i]));
+        fr_stage_init(&rings->stages[i]);
+        if (touch_bytes > 0)
+            fr_stage_touch(&rings->stages[i], touch_bytes);
+        FR_CHECK(fr_ring_try_push(rings->free_stages, &rings->stages[i]));
     }
-}
-
-static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
-{
-    struct fr_service *service = self;
-    if (strcmp(name, FR_SECTION_TRAINING) == 0)
-        return fr_identity_check(service, bytes, size);
-    if (strcmp(name, "announce") == 0)
-        return fr_snapshots_restore(service, bytes, size);
-    if (strcmp(name, "positions") != 0)
-        return FR_OK;
-    return fr_positions_parse(bytes, size, &service->positions);
-}
-
-static void recovery_progress(void *self, uint64_t done, uint64_t total)
-{
-    struct fr_service *service = self;
-    atomic_store(&service->recovered_bytes, done);
-    atomic_store(&service->recover_bytes, total);
-    fr_documents_publish(service);
-}
-
-/* Newest epochs that publisher and fold find in memory: as much as an epoch may be, within reason
- * (trainer/memory_limit.c expects that). */
-static uint64_t epoch_keep_bytes(const struct fr_conf *conf)
-{
-    uint64_t most = 64 << 20;
-    return conf->epoch_bytes_max < most ? conf->epoch_bytes_max : most;
-}
-
-static void fold_goes_on(void *self)
-{
-    struct fr_service *service = self;
-    fr_http_beat(service->http, service->loops[FR_LOOP_FOLD].beat);
-}
-
-static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
-{
-    struct fr_buffer head = {0};
-    fr_identity_head(service->conf, fr_trainer_kernel(service->trainer), &head);
-    /* Trim frees whole files and never the newest: a file that could reach journal_max alone would
-     * pause reading for ever. journal_max is at least 2 * unfolded_max. */
-    uint64_t file_max = service->conf->unfolded_max / 4;
-    /* Lockstep runs are compared byte by byte; else nobody may know the order. */
-    uint64_t salt = service->conf->ingest.lockstep ? fr_fmix64(service->conf->seed) : fr_order_random_salt();
-    struct fr_durable_options options = {.dir = service->conf->state_dir,
-                                         .journal_file_max =
-                                             file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
-                                         .salt = salt,
-                                         .fold_bytes = service->conf->unfolded_max,
-                                         .keep_bytes = epoch_keep_bytes(service->conf),
-                                         .touch_bytes = fr_epoch_touch_bytes(service->conf),
-                                         .head = head.data,
-                                         .head_size = head.size,
-                                         .merged = fold_goes_on,
-                                         .merged_self = service};
-    enum fr_status status = fr_service_restore(service, err);
-    if (status == FR_OK)
-        status = fr_durable_open(&options, &service->durable, err);
-    if (status == FR_OK)
-        status = fr_service_new_timeline(service, err);
-    fr_buffer_release(&head);
-    if (status != FR_OK)
-        return status;
-    struct fr_durable_status durable;
-    fr_durable_get_status(service->durable, &durable);
-    if (durable.epoch == 0 && (status = fr_identity_write(service, err)) != FR_OK)
-        return status;
-    uint64_t begin_ns = fr_mono_ns(service->clock);
-    struct fr_trainer_restore_options restore = {.first = FR_SECTION_TRAINING,
-                                                 .other = restore_section,
-                                                 .progress = recovery_progress,
-                                                 .self = service,
-                                                 .stop = &service->stop_recovery};
-    status = fr_trainer_restore(service->trainer, service->durable, &restore, err);
-    if (status != FR_OK && service->identity.err.status != FR_OK && err)
-        *err = service->identity.err;
-    if (status != FR_OK)
-        return status;
-    fr_identity_take_over(service);
-    atomic_store(&service->durable_epoch, durable.epoch);
-    atomic_store(&service->publishable, fr_trainer_publishable(service->trainer));
-    fr_positions_copy(&service->positions, &service->durable_positions);
-    atomic_store(&service->durable_wall_ms, fr_wall_ms(service->clock));
-    atomic_store(&service->published_wall_ms, fr_wall_ms(service->clock));
-    fr_log(FR_LOG_INFO, "daemon", "recovered",
-           "epoch=%" PRIu64 " timeline=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " seconds=%.3f", durable.epoch,
-           durable.timeline, durable.folded, durable.acked, (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
-    return FR_OK;
-}
-
-/* Recovery on its own thread, while the caller's waits for signals: one ends it within moments, a
- * second one the process. Either way nothing is lost. Until it is joined, service is the thread's,
- * except the atomics and stop_ns. */
-struct recovery {
-    struct fr_service *service;
-    enum fr_status status;
-    struct fr_err err;
-    atomic_bool done;
-};
-
-static void *recover_main(void *self)
-{
-    struct recovery *recovery = self;
-    recovery->status = open_state(recovery->service, &recovery->err);
-    atomic_store(&recovery->done, true);
-    return NULL;
-}
-
-static enum fr_status recover(struct fr_service *service, struct fr_err *err)
-{
-    struct recovery recovery = {.service = service};
-    pthread_t thread;
-    if (!fr_thread_start(&thread, "recovery", recover_main, &recovery))
-        return fr_err_set(err, FR_E_NO_MEMORY, "cannot start a thread for recovery: %s", FR_THREADS_SHORT);
-    while (!atomic_load(&recovery.done)) {
-        if (fr_service_stops(service, fr_signals_wait(RECOVERY_TICK_MS)) &&
-            !atomic_exchange(&service->stop_recovery, true))
-            fr_log(FR_LOG_INFO, "daemon", "recovery_stopped", "why=signal");
-    }
-    pthread_join(thread, NULL);
-    if (recovery.status != FR_OK && err)
-        *err = recovery.err;
-    return recovery.status;
 }
 
 static enum fr_status open_trainer(struct fr_service *service, struct fr_err *err)
@@ -261,27 +65,28 @@ static enum fr_status open_trainer(struct fr_service *service, struct fr_err *er
     if (fr_pool_workers(service->pool) < workers)
         return fr_err_set(err, FR_E_NO_MEMORY, "cannot start worker %zu of %zu: %s, or lower `threads`",
                           fr_pool_workers(service->pool) + 1, workers, FR_THREADS_SHORT);
-    for (uint32_t i = 0; i < service->conf->n_tables; i++)
-        fr_service_policies(&service->conf->tables[i], &service->policy_configs[i], &service->policies[i]);
-    make_rings(service);
+    for (uint32_t i = 0; i < conf->n_tables; i++)
+        fr_service_policies(&conf->tables[i], &service->policies.configs[i], &service->policies.of[i]);
+    make_rings(&service->rings, conf);
+    struct fr_loops *loops = &service->loops;
     struct fr_trainer_options options = {
         .conf = conf,
         .clock = service->clock,
         .pool = service->pool,
-        .policies = service->policies,
-        .stream = {service, stream_applied, stream_stage, stream_offsets, stream_dead_letter, fr_snapshots_announced},
-        .full = service->full,
-        .empty = service->empty,
-        .cut_stages = service->cut_stages,
-        .free_stages = service->free_stages,
-        .fold_wanted = &service->fold_wanted,
-        .heartbeats = &service->delta_checked,
-        .epoch_wanted = &service->epoch_wanted,
-        .dense_wanted = &service->snapshots.dense_wanted,
-        .waits_for = &service->waits_for,
+        .policies = service->policies.of,
+        .stream = fr_loop_trainer_stream(&loops->trainer),
+        .full = service->rings.full,
+        .empty = service->rings.empty,
+        .cut_stages = service->rings.cut_stages,
+        .free_stages = service->rings.free_stages,
+        .fold_wanted = &loops->fold.shared.wanted,
+        .heartbeats = &loops->publish.shared.delta_checked,
+        .epoch_wanted = &loops->publish.shared.epoch_wanted,
+        .dense_wanted = &loops->snapshot.shared.dense_wanted,
+        .waits_for = &loops->durable.shared.waits_for,
         .freshness = service->freshness,
         .timings = &service->timings,
-        .device = service->device.queue ? &service->device : NULL,
+        .device = service->device.graph.queue ? &service->device.graph : NULL,
     };
     service->trainer = fr_trainer_new(&options);
     return FR_OK;
@@ -291,7 +96,7 @@ static enum fr_status fix_end(void *self, const char *text, size_t size, struct 
 {
     struct fr_service *service = self;
     if (!service->conf->ingest.lockstep)
-        return FR_OK; /* --until end asks anew in every run */
+        return FR_OK; /* --until end asks for the ends in every run */
     return fr_durable_write_file(service->durable, "lockstep.end", text, size, err);
 }
 
@@ -331,8 +136,8 @@ static enum fr_status open_publisher(struct fr_service *service, struct fr_err *
                                              .create = conf->export_.create,
                                              .record_max = conf->export_.piece_max,
                                              .retention_ms = retention_ms(conf),
-                                             .covers = fr_snapshots_cover,
-                                             .self = service,
+                                             .covers = fr_snapshots_covers,
+                                             .self = &service->loops.snapshot,
                                              .stop_on_loss = conf->export_.on_loss == FR_DELTA_LOSS_STOP,
                                              /* every run writes the same records there */
                                              .max_backlog_bytes = conf->ingest.lockstep ? 0 : conf->export_.backlog_max,
@@ -341,49 +146,53 @@ static enum fr_status open_publisher(struct fr_service *service, struct fr_err *
                                              .n_properties = conf->ingest.n_kafka};
     /* consumers of HPS load no snapshot of ours: a new timeline brings them all rows */
     if (begins_with_snapshots(conf) && !hps)
-        publisher.rewind = fr_snapshots_ask_rewind;
+        publisher.rewind = fr_rewind_ask;
     enum fr_status status = fr_publisher_new(&publisher, &service->publisher, err);
     free(tables);
     free(properties);
     return status;
 }
 
-static enum fr_status open_streams(struct fr_service *service, struct fr_err *err)
+/* Ends that an earlier start of this lockstep run has fixed, terminated; empty: none. A run from a
+ * savepoint may be asked to end elsewhere than the run that the savepoint was taken of. */
+static enum fr_status read_fixed_ends(struct fr_service *service, struct fr_buffer *out, struct fr_err *err)
+{
+    bool other_ends = service->options.restore && service->options.until_end;
+    if (!service->conf->ingest.lockstep || other_ends)
+        return FR_OK;
+    enum fr_status status = fr_durable_read_file(service->durable, "lockstep.end", out, err);
+    if (status == FR_OK)
+        fr_put_u8(out, 0);
+    return status == FR_E_NOT_FOUND ? FR_OK : status;
+}
+
+static enum fr_status open_ingest(struct fr_service *service, struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
-    const char *end = NULL;
-    /* a run from a savepoint may be asked to end elsewhere than the one it was taken of */
-    bool anew = service->restore && service->until_end;
-    if (conf->ingest.lockstep && !anew) {
-        enum fr_status status = fr_durable_read_file(service->durable, "lockstep.end", &service->end_offsets, err);
-        if (status != FR_OK && status != FR_E_NOT_FOUND)
-            return status;
-        if (status == FR_OK) {
-            fr_put_u8(&service->end_offsets, 0);
-            end = (const char *)service->end_offsets.data;
-        }
-    }
+    struct fr_buffer ends = {0};
+    enum fr_status status = read_fixed_ends(service, &ends, err);
     struct fr_ingest_options ingest = {.conf = conf,
                                        .clock = service->clock,
-                                       .positions = &service->positions,
-                                       .full = service->full,
-                                       .empty = service->empty,
-                                       .until_end = service->until_end || conf->ingest.lockstep,
-                                       .until_ms = service->until_ms,
-                                       .end_offsets = end,
-                                       .epoch_wall_ms = service->epoch_wall_ms,
+                                       .positions = &service->loops.trainer.positions,
+                                       .full = service->rings.full,
+                                       .empty = service->rings.empty,
+                                       .until_end = service->options.until_end || conf->ingest.lockstep,
+                                       .until_ms = service->options.until_ms,
+                                       .end_offsets = ends.size ? (const char *)ends.data : NULL,
+                                       .epoch_wall_ms = service->recovery.epoch_wall_ms,
                                        .fix_end = fix_end,
                                        .fix_end_self = service,
-                                       .skips = service->skips,
-                                       .n_skips = service->n_skips};
-    enum fr_status status = fr_ingest_new(&ingest, &service->ingest, err);
-    return status == FR_OK ? open_publisher(service, err) : status;
+                                       .skips = service->options.skips,
+                                       .n_skips = service->options.n_skips};
+    if (status == FR_OK)
+        status = fr_ingest_new(&ingest, &service->ingest, err);
+    fr_buffer_release(&ends);
+    return status;
 }
 
 enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
 {
-    pthread_mutex_init(&service->lock, NULL);
-    atomic_store(&service->phase, FR_PHASE_RECOVERING);
+    fr_service_wire(service);
     service->registry = fr_registry_new(service->conf->model);
     fr_timings_init(&service->timings, service->registry);
     service->freshness = fr_freshness_new(service->registry, &service->timings);
@@ -396,22 +205,27 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
     enum fr_status status = fr_http_new(&http, &service->http, err);
     if (status != FR_OK)
         return status;
+    service->loops.context.http = service->http;
     fr_log(FR_LOG_INFO, "daemon", "http", "address=%s port=%u", service->conf->metrics.listen_host,
            fr_http_port(service->http));
-    /* Known before they ever say something: an alert needs a 0 to compare with. */
+    /* Each source has a series from the start: an alert needs a 0 to compare with. */
     static const char *const sources[] = {"publisher", "ingest",  "trainer",      "watermark",
                                           "stream",    "numbers", "dead_letters", "log"};
     for (size_t i = 0; i < FR_ARRAY_LEN(sources); i++)
         fr_http_reason(service->http, sources[i], NULL);
     fr_documents_publish(service);
-    if ((status = fr_service_open_device(service, err)) != FR_OK)
+    if ((status = fr_service_open_device(&service->device, service->conf, err)) != FR_OK)
         return status;
     if ((status = open_trainer(service, err)) != FR_OK)
         return status;
     fr_progress_start(service);
-    if ((status = recover(service, err)) != FR_OK || (status = fr_snapshots_open(service, err)) != FR_OK ||
-        (status = open_streams(service, err)) != FR_OK)
+    if ((status = fr_service_recover(service, err)) != FR_OK)
         return status;
+    wire_modules(service);
+    if ((status = fr_snapshots_open(&service->loops.snapshot, err)) != FR_OK ||
+        (status = open_ingest(service, err)) != FR_OK || (status = open_publisher(service, err)) != FR_OK)
+        return status;
+    wire_modules(service);
     fr_documents_publish(service);
     return FR_OK;
 }
@@ -424,37 +238,39 @@ static void free_ring_batches(struct fr_ring *ring)
     fr_ring_free(ring);
 }
 
+static void release_rings(struct fr_service_rings *rings)
+{
+    free_ring_batches(rings->full);
+    free_ring_batches(rings->empty);
+    fr_ring_free(rings->cut_stages);
+    fr_ring_free(rings->free_stages);
+    for (size_t i = 0; i < FR_STAGES; i++)
+        fr_stage_release(&rings->stages[i]);
+}
+
 void fr_service_close(struct fr_service *service)
 {
-    atomic_store(&service->abandon, true);
-    atomic_store(&service->stop_ingest, true);
+    atomic_store(&service->life.abandon, true);
+    atomic_store(&service->life.stop_ingest, true);
     if (service->trainer)
         fr_trainer_stop(service->trainer);
-    if (service->cut_stages)
-        fr_ring_close(service->cut_stages);
-    if (service->free_stages)
-        fr_ring_close(service->free_stages);
-    fr_loops_join(service);
+    if (service->rings.cut_stages)
+        fr_ring_close(service->rings.cut_stages);
+    if (service->rings.free_stages)
+        fr_ring_close(service->rings.free_stages);
+    fr_loops_join(&service->loops);
     fr_http_free(service->http);
     fr_ingest_free(service->ingest);
     fr_publisher_free(service->publisher);
     fr_durable_close(service->durable);
     fr_trainer_free(service->trainer);
-    fr_service_close_device(service);
+    fr_service_close_device(&service->device);
     fr_pool_free(service->pool);
-    free_ring_batches(service->full);
-    free_ring_batches(service->empty);
-    fr_ring_free(service->cut_stages);
-    fr_ring_free(service->free_stages);
-    for (size_t i = 0; i < FR_STAGES; i++)
-        fr_stage_release(&service->stages[i]);
-    fr_snapshots_close(service);
+    release_rings(&service->rings);
     fr_freshness_free(service->freshness);
     fr_documents_settled_release(&service->settled);
     fr_registry_free(service->registry);
-    fr_positions_release(&service->positions);
-    fr_positions_release(&service->durable_positions);
-    free(service->offsets);
-    fr_trainer_training_release(&service->identity.training);
-    fr_buffer_release(&service->end_offsets);
+    fr_identity_release(&service->recovery.identity);
+    fr_loops_release(&service->loops);
+    fr_lifecycle_release(&service->life);
 }

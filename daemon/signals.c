@@ -27,7 +27,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "service.h"
+#include "durable/durable.h"
+#include "exit_code.h"
+#include "signals.h"
 
 enum { MEMORY_PROBE = 16 << 20 }; /* about a thread's stack and a block of a file */
 

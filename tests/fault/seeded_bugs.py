@@ -28,10 +28,14 @@ BUGS = {
         ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n    if (bytes)\n", "    if (bytes)\n"),
         # The fold stays behind the HWM: it would be caught first, by recovery, and this bug is the publisher's.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
-        ("daemon/steps.c", "    enum fr_status status = fr_publisher_step(service->publisher, 20, err);\n",
-         "    struct fr_durable_status newest;\n    fr_durable_get_status(service->durable, &newest);\n"
-         "    fr_publisher_offer(service->publisher, newest.epoch);\n"
-         "    enum fr_status status = fr_publisher_step(service->publisher, 20, err);\n"),
+        # The publish loop is given durable epochs only: the bug gives it the durable module, which also knows the newest one.
+        ("daemon/service.c", "    loops->publish.freshness = loops->durable.freshness = service->freshness;\n",
+         "    loops->publish.freshness = loops->durable.freshness = service->freshness;\n    loops->publish.newest = service->durable;\n"),
+        ("daemon/loops/publish_loop.h", "    struct fr_freshness *freshness;\n", "    struct fr_freshness *freshness;\n    struct fr_durable *newest;\n"),
+        ("daemon/loops/publish_loop.c", "    enum fr_status status = fr_publisher_step(loop->publisher, TURN_MS, err);\n",
+         "    struct fr_durable_status newest;\n    fr_durable_get_status(loop->newest, &newest);\n"
+         "    fr_publisher_offer(loop->publisher, newest.epoch);\n"
+         "    enum fr_status status = fr_publisher_step(loop->publisher, TURN_MS, err);\n"),
     ], r"epoch \d+ is on the delta topic, the last durable one is \d+"),
     "resumes at offset + 1": ([
         ("ingest/open_streams.c", "        .next = p.offset,\n", "        .next = p.offset < 0 ? p.offset : p.offset + 1,\n"),

@@ -24,10 +24,10 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "durable/savepoint.h"
+#include "identity.h"
 #include "import/import_lines.h"
 #include "ingest/positions.h"
 #include "metrics/task.h"
-#include "service.h"
 #include "store/section.h"
 #include "tool.h"
 #include "trainer/section.h"
@@ -228,12 +228,7 @@ static enum fr_status open_work(struct importing *im, const char *work, struct f
     if (status != FR_OK)
         return status;
     im->order = fr_order_of(salt);
-    struct fr_service *service = fr_alloc(1, sizeof(*service)); /* all that its identity needs */
-    service->conf = (struct fr_conf *)im->conf;
-    service->durable = im->durable;
-    status = fr_identity_write(service, err);
-    free(service);
-    return status;
+    return fr_identity_write(im->conf, im->durable, err);
 }
 
 /* A directory without anything in it gives way. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "service.h"
+#include "check.h"
 
 static const char frame[] = "version: 1\n"
                             "model: m\n"

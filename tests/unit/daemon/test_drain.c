@@ -42,16 +42,17 @@ FR_FIXTURE(begin)
     w->conf.ingest.brokers = "kafka:9092";
     w->conf.export_.topic = "m.delta";
     w->conf.snapshot.dir = "/state/snapshots";
-    pthread_mutex_init(&w->service.lock, NULL);
-    atomic_store(&w->service.durable_epoch, 7);
-    atomic_store(&w->service.publishable, 7);
+    fr_service_wire(&w->service);
+    atomic_store(&w->service.loops.durable.shared.epoch, 7);
+    atomic_store(&w->service.loops.durable.shared.publishable, 7);
     w->publisher.acked = 7;
     return 0;
 }
 
 FR_FIXTURE(end)
 {
-    pthread_mutex_destroy(&w->service.lock);
+    fr_loops_release(&w->service.loops);
+    fr_lifecycle_release(&w->service.life);
     free(w);
     return 0;
 }
@@ -66,9 +67,9 @@ static void expect(enum fr_status status, const char *text, const char *not_in_i
 FR_CASE(what_an_epoch_waits_for_is_said_while_it_is_not_durable)
 {
     expect(FR_E_UNAVAILABLE, "before epoch 8 was durable: it waits for its last batch;", "m.delta");
-    atomic_store(&w->service.loops[FR_LOOP_TRAINER].done, true);
-    atomic_store(&w->service.waiting_cut_ns, 1);
-    atomic_store(&w->service.waits_for, "dead letters to be acknowledged");
+    atomic_store(&w->service.loops.threads[FR_LOOP_TRAINER].done, true);
+    atomic_store(&w->service.loops.durable.shared.waiting_cut_ns, 1);
+    atomic_store(&w->service.loops.durable.shared.waits_for, "dead letters to be acknowledged");
     strcpy(w->problem, "dead-letter topic m.dead: Broker: Unknown topic");
     expect(
         FR_E_UNAVAILABLE,
@@ -76,14 +77,14 @@ FR_CASE(what_an_epoch_waits_for_is_said_while_it_is_not_durable)
         "Unknown topic); nothing is lost: the next start reads its records again",
         "m.delta");
     w->problem[0] = 0;
-    atomic_store(&w->service.waits_for, NULL);
+    atomic_store(&w->service.loops.durable.shared.waits_for, NULL);
     expect(FR_E_UNAVAILABLE, "it waits for the disk under state_dir;", "m.delta");
 }
 
 static void end_loops(void)
 {
-    atomic_store(&w->service.loops[FR_LOOP_TRAINER].done, true);
-    atomic_store(&w->service.loops[FR_LOOP_DURABLE].done, true);
+    atomic_store(&w->service.loops.threads[FR_LOOP_TRAINER].done, true);
+    atomic_store(&w->service.loops.threads[FR_LOOP_DURABLE].done, true);
 }
 
 FR_CASE(the_delta_topic_is_named_while_epochs_are_not_on_it)

@@ -164,7 +164,7 @@ FR_CASE(a_program_that_is_missing_or_none_is_told_by_its_name)
 static void turn(struct fr_service *service)
 {
     fr_clock_fake_advance_ms(&fake, 1000); /* it looks again */
-    assert_int_equal(fr_step_snapshots(service, &err), FR_AGAIN);
+    assert_int_equal(fr_step_snapshot(&service->loops.snapshot, &err), FR_AGAIN);
 }
 
 static char *fails[] = {"/bin/false"}, *missing[] = {"/nothing/here"}, *succeeds[] = {"/bin/true"};
@@ -175,24 +175,25 @@ static struct fr_service *service_new(char *folder)
     struct fr_service *service = fr_alloc(1, sizeof(*service));
     struct fr_conf *conf = fr_alloc(1, sizeof(*conf));
     assert_non_null(mkdtemp(folder));
-    pthread_mutex_init(&service->lock, NULL);
     service->clock = &fake.clock;
     service->conf = conf;
+    fr_service_wire(service);
     conf->state_dir = folder;
     conf->snapshot.n_hook = 1;
     conf->snapshot.hook = fails;
     conf->snapshot.hook_timeout_ms = INT64_MAX;
-    snprintf(service->snapshots.dir, sizeof(service->snapshots.dir), "%s/snapshots", folder);
-    snprintf(service->snapshots.newest.name, sizeof(service->snapshots.newest.name), "ctr-1-8");
-    service->snapshots.newest.epoch = 8;
-    service->snapshots.current = service->snapshots.newest;
-    atomic_store(&service->durable_epoch, 8);
+    snprintf(service->loops.snapshot.dir, sizeof(service->loops.snapshot.dir), "%s/snapshots", folder);
+    snprintf(service->loops.snapshot.newest.name, sizeof(service->loops.snapshot.newest.name), "ctr-1-8");
+    service->loops.snapshot.newest.epoch = 8;
+    service->loops.snapshot.current = service->loops.snapshot.newest;
+    atomic_store(&service->loops.durable.shared.epoch, 8);
     return service;
 }
 
 static void service_free(struct fr_service *service)
 {
-    pthread_mutex_destroy(&service->lock);
+    fr_loops_release(&service->loops);
+    fr_lifecycle_release(&service->life);
     (void)rmdir(service->conf->state_dir);
     free(service->conf);
     free(service);
@@ -203,65 +204,65 @@ FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
     char folder[] = "/tmp/freshet-hook-XXXXXX";
     struct fr_service *service = service_new(folder);
     struct fr_conf *conf = service->conf;
-    const struct fr_retry *retry = &service->snapshots.hook_retry;
+    const struct fr_retry *retry = &service->loops.snapshot.hook_retry;
     uint32_t wait_ms = 1000;
     for (uint64_t failure = 1; failure <= 12; failure++) {
         conf->snapshot.hook = failure % 2 ? fails : missing;
         turn(service);
-        FR_UNTIL (!fr_hook_runs(&service->snapshots.hook))
+        FR_UNTIL (!fr_hook_runs(&service->loops.snapshot.hook))
             turn(service);
-        assert_int_equal(atomic_load(&service->snapshots.hook_failures), failure);
+        assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), failure);
         assert_non_null(strstr(told, failure % 2 ? "exit status 1" : "did not start"));
         assert_int_equal(retry->wait_ms, wait_ms);
         fake.mono_ns = retry->next_ns - 1000000001; /* one second and a bit before it */
         turn(service);
-        assert_false(fr_hook_runs(&service->snapshots.hook));
-        assert_int_equal(atomic_load(&service->snapshots.hook_failures), failure);
+        assert_false(fr_hook_runs(&service->loops.snapshot.hook));
+        assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), failure);
         wait_ms = 2 * wait_ms < 300000 ? 2 * wait_ms : 300000;
     }
-    assert_string_equal(service->snapshots.announced.name, "");
+    assert_string_equal(service->loops.snapshot.shared.announced.name, "");
     conf->snapshot.hook = succeeds;
     turn(service);
-    FR_UNTIL (service->snapshots.announced.name[0])
+    FR_UNTIL (service->loops.snapshot.shared.announced.name[0])
         turn(service);
-    assert_string_equal(service->snapshots.announced.name, "ctr-1-8");
+    assert_string_equal(service->loops.snapshot.shared.announced.name, "ctr-1-8");
     assert_string_equal(told, "");
     assert_int_equal(retry->wait_ms, 0);
-    assert_int_equal(atomic_load(&service->snapshots.hook_failures), 12);
+    assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), 12);
     turn(service); /* announced: not again */
-    assert_false(fr_hook_runs(&service->snapshots.hook));
+    assert_false(fr_hook_runs(&service->loops.snapshot.hook));
     service_free(service);
 }
 
 /* One run of the hook, while the clock stands still. */
 static void run_hook(struct fr_service *service)
 {
-    assert_int_equal(fr_step_snapshots(service, &err), FR_AGAIN);
-    assert_true(fr_hook_runs(&service->snapshots.hook));
-    FR_UNTIL (!fr_hook_runs(&service->snapshots.hook))
-        assert_int_equal(fr_step_snapshots(service, &err), FR_AGAIN);
+    assert_int_equal(fr_step_snapshot(&service->loops.snapshot, &err), FR_AGAIN);
+    assert_true(fr_hook_runs(&service->loops.snapshot.hook));
+    FR_UNTIL (!fr_hook_runs(&service->loops.snapshot.hook))
+        assert_int_equal(fr_step_snapshot(&service->loops.snapshot, &err), FR_AGAIN);
 }
 
 FR_CASE(a_drain_runs_a_hook_at_once_that_had_failed_for_long_and_repeats_it_soon)
 {
     char folder[] = "/tmp/freshet-hook-XXXXXX";
     struct fr_service *service = service_new(folder);
-    struct fr_retry *retry = &service->snapshots.hook_retry;
+    struct fr_retry *retry = &service->loops.snapshot.hook_retry;
     retry->wait_ms = 300000;
     retry->next_ns = fake.mono_ns + 300000u * UINT64_C(1000000);
     turn(service);
-    assert_false(fr_hook_runs(&service->snapshots.hook));
-    atomic_store(&service->snapshots.last, FR_LAST_WANTED);
+    assert_false(fr_hook_runs(&service->loops.snapshot.hook));
+    atomic_store(&service->loops.snapshot.shared.last, FR_LAST_WANTED);
     for (uint64_t failure = 1; failure <= 8; failure++) {
         run_hook(service);
-        assert_int_equal(atomic_load(&service->snapshots.hook_failures), failure);
+        assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), failure);
         assert_in_range(retry->wait_ms, FR_RETRY_MS_MIN, FR_RETRY_MS_MAX);
         fake.mono_ns = retry->next_ns;
     }
     service->conf->snapshot.hook = succeeds;
     run_hook(service);
-    assert_int_equal(fr_step_snapshots(service, &err), FR_AGAIN);
-    assert_int_equal(atomic_load(&service->snapshots.last), FR_LAST_DONE);
+    assert_int_equal(fr_step_snapshot(&service->loops.snapshot, &err), FR_AGAIN);
+    assert_int_equal(atomic_load(&service->loops.snapshot.shared.last), FR_LAST_DONE);
     service_free(service);
 }
 

@@ -43,11 +43,13 @@ static enum fr_status start(const char *set, bool trains)
     assert_int_equal(fr_durable_open(&options, &service->durable, &err), FR_OK);
     struct fr_durable_status found;
     fr_durable_get_status(service->durable, &found);
-    service->identity = (struct fr_identity){0};
-    enum fr_status status = found.epoch == 0 ? fr_identity_write(service, &err) : fr_identity_check(service, NULL, 0);
+    struct fr_identity *identity = &service->recovery.identity;
+    *identity = (struct fr_identity){0};
+    enum fr_status status = found.epoch == 0 ? fr_identity_write(service->conf, service->durable, &err)
+                                             : fr_identity_check(identity, service->conf, service->durable, NULL, 0);
     if (status != FR_OK && found.epoch > 0)
-        err = service->identity.err;
-    fr_buffer_release(&service->identity.training.settings);
+        err = identity->err;
+    fr_buffer_release(&identity->training.settings);
     if (trains) {
         struct fr_durable_status durable;
         struct fr_stage stage;

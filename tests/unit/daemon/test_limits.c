@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "service.h"
+#include "process_limits.h"
 
 static const uint64_t GIB = (uint64_t)1 << 30;
 

@@ -58,7 +58,7 @@ FR_FIXTURE(open_world)
     w->clock.mono_ns = 1;
     w->service.clock = &w->clock.clock;
     w->service.conf = &w->conf;
-    w->service.config = "ctr.yaml";
+    w->service.options.config = "ctr.yaml";
     w->conf.state_dir = (char *)"/var/lib/ctr";
     w->conf.memory_limit = 4096;
     w->service.pool = fr_pool_new(2);
@@ -74,7 +74,7 @@ FR_FIXTURE(open_world)
     w->trainer.tasks[0].result.decayed[0].auc = 0.75309;
     w->trainer.tasks[1].result.decayed[0].auc = NAN;
     w->trainer.epoch = 60;
-    atomic_store(&w->service.durable_epoch, 59);
+    atomic_store(&w->service.loops.durable.shared.epoch, 59);
     FILE *file = tmpfile();
     assert_non_null(file);
     w->file = dup(fileno(file));

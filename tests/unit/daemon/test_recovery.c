@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "service.h"
+#include "signals.h"
 
 enum fr_status __wrap_fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable,
                                          const struct fr_trainer_restore_options *options, struct fr_err *err);

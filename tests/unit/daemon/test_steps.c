@@ -10,26 +10,27 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
     w->check = FR_E_UNAVAILABLE;
     int64_t wait_ms = FR_RETRY_MS_MIN;
     for (unsigned tries = 1; tries <= 8; tries++) {
-        expect(fr_step_publish, FR_AGAIN);
+        expect(publish, FR_AGAIN);
         assert_int_equal(w->checks, tries);
         /* a topic that was just made has no leader: no trouble in the first moments */
         assert_string_equal(reason("publisher"), wait_ms < FR_RETRY_TOLD_MS ? "" : "as scripted");
-        assert_int_equal(strncmp(w->service.starting, "as scripted", strlen("as scripted")), 0);
+        assert_int_equal(strncmp(w->service.life.starting, "as scripted", strlen("as scripted")), 0);
         fr_clock_fake_advance_ms(&w->clock, wait_ms - 1);
-        expect(fr_step_publish, FR_AGAIN);
+        expect(publish, FR_AGAIN);
         assert_int_equal(w->checks, tries);
         fr_clock_fake_advance_ms(&w->clock, 1);
         wait_ms = 2 * wait_ms > FR_RETRY_MS_MAX ? FR_RETRY_MS_MAX : 2 * wait_ms;
     }
     w->check = FR_OK;
     w->publisher.epoch_wanted = true;
-    atomic_store(&w->service.publishable, 7);
-    expect(fr_step_publish, FR_OK);
-    assert_true(atomic_load(&w->service.epoch_wanted)); /* a stream may end from here on */
-    assert_true(atomic_load(&w->service.delta_checked));
+    atomic_store(&w->service.loops.durable.shared.publishable, 7);
+    expect(publish, FR_OK);
+    /* a stream may end from here on */
+    assert_true(atomic_load(&w->service.loops.publish.shared.epoch_wanted));
+    assert_true(atomic_load(&w->service.loops.publish.shared.delta_checked));
     assert_int_equal(w->offered, 7);
     assert_string_equal(reason("publisher"), "");
-    assert_string_equal(w->service.starting, "");
+    assert_string_equal(w->service.life.starting, "");
 }
 
 /* It takes connections and answers nothing: each question waits for its own end. */
@@ -37,26 +38,26 @@ FR_CASE(a_broker_that_hangs_is_trouble_at_once_and_readiness_says_for_how_long)
 {
     w->check = FR_E_UNAVAILABLE;
     w->check_ms = 5000;
-    expect(fr_step_publish, FR_AGAIN);
+    expect(publish, FR_AGAIN);
     assert_string_equal(reason("publisher"), "as scripted");
-    assert_string_equal(w->service.starting, "as scripted (tried again for 5 s)");
+    assert_string_equal(w->service.life.starting, "as scripted (tried again for 5 s)");
     fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MIN);
-    expect(fr_step_publish, FR_AGAIN);
-    assert_string_equal(w->service.starting, "as scripted (tried again for 10 s)");
+    expect(publish, FR_AGAIN);
+    assert_string_equal(w->service.life.starting, "as scripted (tried again for 10 s)");
     w->check = FR_OK;
     fr_clock_fake_advance_ms(&w->clock, 2 * FR_RETRY_MS_MIN);
-    expect(fr_step_publish, FR_OK);
-    assert_string_equal(w->service.starting, "");
+    expect(publish, FR_OK);
+    assert_string_equal(w->service.life.starting, "");
     assert_string_equal(reason("publisher"), "");
 }
 
 FR_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_minute)
 {
-    const struct fr_retry *retry = &w->service.delta_retry;
+    const struct fr_retry *retry = &w->service.loops.publish.retry;
     unsigned long long told = 0, lines = 0;
     w->check = FR_E_UNAVAILABLE;
     for (int second = 0; second < 150; second += 5) {
-        expect(fr_step_publish, FR_AGAIN);
+        expect(publish, FR_AGAIN);
         lines += retry->told_ns != told;
         told = retry->told_ns;
         fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
@@ -64,7 +65,7 @@ FR_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_mi
     assert_int_equal(lines, 3); /* at 0, 60 and 120 s */
     uint64_t text = retry->told_text;
     w->check = FR_E_DENIED;
-    expect(fr_step_publish, FR_AGAIN);
+    expect(publish, FR_AGAIN);
     assert_int_equal(retry->told_ns, told);
     assert_int_equal(retry->told_text, text); /* the same words again are no news */
 }
@@ -72,52 +73,52 @@ FR_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_mi
 FR_CASE(a_check_that_can_never_be_good_ends_the_loop)
 {
     w->check = FR_E_MISMATCH;
-    expect(fr_step_publish, FR_E_MISMATCH);
+    expect(publish, FR_E_MISMATCH);
     assert_string_equal(w->err.text, "as scripted");
 }
 
 FR_CASE(nothing_is_read_before_the_delta_topic_is_known_to_be_ours)
 {
-    expect(fr_step_ingest, FR_AGAIN);
+    expect(ingest, FR_AGAIN);
     assert_int_equal(w->starts, 0);
-    atomic_store(&w->service.delta_checked, true);
-    expect(fr_step_ingest, FR_OK);
+    atomic_store(&w->service.loops.publish.shared.delta_checked, true);
+    expect(ingest, FR_OK);
     assert_int_equal(w->starts, 1);
-    assert_true(atomic_load(&w->service.ingest_started));
+    assert_true(atomic_load(&w->service.loops.ingest.shared.started));
     assert_int_equal(w->reads, 0);
-    expect(fr_step_ingest, FR_OK);
+    expect(ingest, FR_OK);
     assert_int_equal(w->reads, 1);
 }
 
 FR_CASE(a_stop_before_the_start_ends_reading)
 {
-    atomic_store(&w->service.stop_ingest, true);
-    expect(fr_step_ingest, FR_EOF);
+    atomic_store(&w->service.life.stop_ingest, true);
+    expect(ingest, FR_EOF);
 }
 
 FR_CASE(dead_letters_are_served_until_the_last_epoch_is_durable)
 {
-    atomic_store(&w->service.delta_checked, true);
-    expect(fr_step_ingest, FR_OK);
+    atomic_store(&w->service.loops.publish.shared.delta_checked, true);
+    expect(ingest, FR_OK);
     w->read = FR_EOF;
-    expect(fr_step_ingest, FR_OK);
-    expect(fr_step_ingest, FR_AGAIN); /* the stream has ended; it is served only */
-    expect(fr_step_ingest, FR_AGAIN);
-    atomic_store(&w->service.loops[FR_LOOP_DURABLE].done, true);
-    expect(fr_step_ingest, FR_EOF);
+    expect(ingest, FR_OK);
+    expect(ingest, FR_AGAIN); /* the stream has ended; it is served only */
+    expect(ingest, FR_AGAIN);
+    atomic_store(&w->service.loops.threads[FR_LOOP_DURABLE].done, true);
+    expect(ingest, FR_EOF);
     assert_int_equal(w->reads, 1);
     assert_int_equal(w->served, 2);
 }
 
 FR_CASE(after_a_stop_nothing_more_is_read_and_the_loop_naps)
 {
-    atomic_store(&w->service.delta_checked, true);
-    expect(fr_step_ingest, FR_OK);
-    expect(fr_step_ingest, FR_OK);
+    atomic_store(&w->service.loops.publish.shared.delta_checked, true);
+    expect(ingest, FR_OK);
+    expect(ingest, FR_OK);
     assert_int_equal(w->reads, 1);
-    atomic_store(&w->service.stop_ingest, true);
+    atomic_store(&w->service.life.stop_ingest, true);
     for (unsigned i = 0; i < 3; i++)
-        expect(fr_step_ingest, FR_AGAIN); /* a nap each */
+        expect(ingest, FR_AGAIN); /* a nap each */
     assert_int_equal(w->reads, 1);
     assert_int_equal(w->served, 3);
 }
@@ -127,13 +128,13 @@ FR_CASE(after_a_stop_nothing_more_is_read_and_the_loop_naps)
 FR_CASE(the_durable_thread_ends_after_the_stages_of_a_drained_trainer)
 {
     w->train = FR_AGAIN;
-    expect(fr_step_trainer, FR_AGAIN);
+    expect(trainer, FR_AGAIN);
     cut_epoch(1, 0);
     w->train = FR_EOF;
-    expect(fr_step_trainer, FR_EOF);
-    expect(fr_step_durable, FR_OK);
+    expect(trainer, FR_EOF);
+    expect(durable, FR_OK);
     assert_int_equal(w->durable.epoch, 1);
-    expect(fr_step_durable, FR_EOF);
+    expect(durable, FR_EOF);
 }
 
 /* ---- durable ---- */
@@ -143,14 +144,14 @@ FR_CASE(an_epoch_waits_for_its_dead_letters_and_says_so)
     cut_epoch(3, 5);
     w->letters = 4;
     for (unsigned seconds = 0; seconds < 10; seconds++) { /* said every 5 s */
-        expect(fr_step_durable, FR_AGAIN);
+        expect(durable, FR_AGAIN);
         assert_int_equal(w->tellings, 1 + seconds / 5);
         fr_clock_fake_advance_ms(&w->clock, 1000);
     }
     assert_int_equal(w->durable.epoch, 0);
     assert_string_equal(reason("dead_letters"), "dead letters are not acknowledged; epochs wait for them");
     w->letters = 5;
-    expect(fr_step_durable, FR_OK);
+    expect(durable, FR_OK);
     assert_int_equal(w->durable.epoch, 3);
     assert_string_equal(reason("dead_letters"), "");
 }
@@ -159,14 +160,14 @@ FR_CASE(a_durable_epoch_is_offered_and_its_positions_shown_and_committed)
 {
     cut_epoch(3, 0);
     w->stage.publishable = 2; /* held since */
-    expect(fr_step_durable, FR_OK);
+    expect(durable, FR_OK);
     assert_int_equal(w->offered, 2);
-    assert_int_equal(atomic_load(&w->service.durable_epoch), 3);
-    assert_int_equal(atomic_load(&w->service.publishable), 2);
+    assert_int_equal(atomic_load(&w->service.loops.durable.shared.epoch), 3);
+    assert_int_equal(atomic_load(&w->service.loops.durable.shared.publishable), 2);
     assert_int_equal(w->commits, 1);
-    assert_int_equal(w->service.durable_positions.count, 1);
+    assert_int_equal(w->service.loops.durable.shared.positions.count, 1);
     void *item = NULL;
-    assert_int_equal(fr_ring_pop(w->service.free_stages, &item, 0), FR_OK);
+    assert_int_equal(fr_ring_pop(w->service.rings.free_stages, &item, 0), FR_OK);
     assert_ptr_equal(item, &w->stage);
     assert_int_equal(w->stage.n_sections, 0);
 }
@@ -174,9 +175,9 @@ FR_CASE(a_durable_epoch_is_offered_and_its_positions_shown_and_committed)
 FR_CASE(a_given_up_epoch_is_never_durable)
 {
     cut_epoch(3, 5);
-    expect(fr_step_durable, FR_AGAIN);
-    atomic_store(&w->service.abandon, true);
-    expect(fr_step_durable, FR_EOF);
+    expect(durable, FR_AGAIN);
+    atomic_store(&w->service.life.abandon, true);
+    expect(durable, FR_EOF);
     assert_int_equal(w->durable.epoch, 0);
 }
 
@@ -184,9 +185,9 @@ FR_CASE(an_epoch_that_cannot_be_written_is_offered_to_nobody)
 {
     cut_epoch(3, 0);
     w->append = FR_E_IO;
-    expect(fr_step_durable, FR_E_IO);
+    expect(durable, FR_E_IO);
     assert_int_equal(w->offered, 0);
-    assert_int_equal(atomic_load(&w->service.durable_epoch), 0);
+    assert_int_equal(atomic_load(&w->service.loops.durable.shared.epoch), 0);
 }
 
 FR_CASE(an_epoch_waits_for_room_on_the_disk_and_goes_on_by_itself)
@@ -195,19 +196,20 @@ FR_CASE(an_epoch_waits_for_room_on_the_disk_and_goes_on_by_itself)
     w->append = FR_E_NO_SPACE;
     int64_t wait_ms = FR_RETRY_MS_MIN;
     for (unsigned tries = 1; tries <= 8; tries++) {
-        expect(fr_step_durable, FR_AGAIN);
+        expect(durable, FR_AGAIN);
         assert_int_equal(w->appends, tries);
         assert_non_null(strstr(reason("journal"), "make room under state"));
-        assert_string_equal(atomic_load(&w->service.waits_for), "room on the disk under state_dir");
+        assert_string_equal(atomic_load(&w->service.loops.durable.shared.waits_for),
+                            "room on the disk under state_dir");
         fr_clock_fake_advance_ms(&w->clock, wait_ms - 1);
-        expect(fr_step_durable, FR_AGAIN);
+        expect(durable, FR_AGAIN);
         assert_int_equal(w->appends, tries);
         fr_clock_fake_advance_ms(&w->clock, 1);
         wait_ms = 2 * wait_ms > FR_RETRY_MS_MAX ? FR_RETRY_MS_MAX : 2 * wait_ms;
     }
     assert_int_equal(w->offered, 0);
     w->append = FR_OK;
-    expect(fr_step_durable, FR_OK);
+    expect(durable, FR_OK);
     assert_int_equal(w->durable.epoch, 3);
     assert_string_equal(reason("journal"), "");
 }
@@ -216,9 +218,14 @@ FR_CASE(a_drain_that_is_given_up_does_not_wait_for_room)
 {
     cut_epoch(3, 0);
     w->append = FR_E_NO_SPACE;
-    expect(fr_step_durable, FR_AGAIN);
-    atomic_store(&w->service.abandon, true);
-    expect(fr_step_durable, FR_EOF);
+    expect(durable, FR_AGAIN);
+    atomic_store(&w->service.life.abandon, true);
+    expect(durable, FR_EOF);
+}
+
+static bool is_late(char text[256])
+{
+    return fr_shared_durable_late(&w->service.loops.durable.shared, &w->conf, &w->clock.clock, text, 256);
 }
 
 FR_CASE(an_epoch_that_is_late_says_what_it_waits_for)
@@ -227,38 +234,38 @@ FR_CASE(an_epoch_that_is_late_says_what_it_waits_for)
     w->clock.mono_ns = 1000000000;
     w->stage.cut_mono_ns = w->clock.mono_ns;
     cut_epoch(3, 5);
-    atomic_store(&w->service.durable_epoch, 2);
-    expect(fr_step_durable, FR_AGAIN);
+    atomic_store(&w->service.loops.durable.shared.epoch, 2);
+    expect(durable, FR_AGAIN);
     fr_clock_fake_advance_ms(&w->clock, FR_LATE_MS - 1);
-    assert_false(fr_service_epoch_late(&w->service, text, sizeof(text)));
+    assert_false(is_late(text));
     fr_clock_fake_advance_ms(&w->clock, 1);
-    assert_true(fr_service_epoch_late(&w->service, text, sizeof(text)));
+    assert_true(is_late(text));
     assert_string_equal(text, "epoch 3 is not durable 2.0 s after its cut: it waits for dead letters to be "
                               "acknowledged");
     w->conf.epoch_ms = 5000;
-    assert_false(fr_service_epoch_late(&w->service, text, sizeof(text)));
+    assert_false(is_late(text));
     w->letters = 5;
-    expect(fr_step_durable, FR_OK);
+    expect(durable, FR_OK);
     fr_clock_fake_advance_ms(&w->clock, 60000);
-    assert_false(fr_service_epoch_late(&w->service, text, sizeof(text)));
+    assert_false(is_late(text));
 }
 
 /* ---- publish ---- */
 
 FR_CASE(trouble_of_the_delta_topic_is_said_once_and_taken_back)
 {
-    atomic_store(&w->service.delta_checked, true);
-    expect(fr_step_publish, FR_OK);
+    atomic_store(&w->service.loops.publish.shared.delta_checked, true);
+    expect(publish, FR_OK);
     w->publish = FR_E_UNAVAILABLE;
-    expect(fr_step_publish, FR_AGAIN);
+    expect(publish, FR_AGAIN);
     assert_string_equal(reason("publisher"), "as scripted");
     w->publish = FR_AGAIN;
-    expect(fr_step_publish, FR_OK);
+    expect(publish, FR_OK);
     assert_string_equal(reason("publisher"), "");
     w->publish = FR_E_MISMATCH;
-    expect(fr_step_publish, FR_E_MISMATCH);
-    atomic_store(&w->service.abandon, true);
-    expect(fr_step_publish, FR_EOF);
+    expect(publish, FR_E_MISMATCH);
+    atomic_store(&w->service.life.abandon, true);
+    expect(publish, FR_EOF);
 }
 
 int main(void)

@@ -10,7 +10,7 @@ FR_CASE(what_is_acknowledged_is_passed_on_once)
     w->publisher.acked = 4;
     w->durable.epoch = 5;
     for (int i = 0; i < 3; i++)
-        expect(fr_step_upkeep, FR_AGAIN);
+        expect(upkeep, FR_AGAIN);
     assert_int_equal(w->acknowledgements, 1);
     assert_int_equal(w->acknowledged, 4);
 }
@@ -18,18 +18,18 @@ FR_CASE(what_is_acknowledged_is_passed_on_once)
 FR_CASE(what_is_acknowledged_last_is_passed_on_before_the_end)
 {
     w->publisher.acked = w->durable.epoch = 4;
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     w->publisher.acked = w->durable.epoch = 5;
-    atomic_store(&w->service.abandon, true);
-    expect(fr_step_upkeep, FR_EOF);
+    atomic_store(&w->service.life.abandon, true);
+    expect(upkeep, FR_EOF);
     assert_int_equal(w->acknowledged, 5);
 }
 
 /* The trainer stops by itself when it has produced so much more than is in the journal. */
 static void limit_is(uint64_t more, enum fr_pause why)
 {
-    expect(fr_step_upkeep, FR_AGAIN);
-    assert_int_equal(w->allowed, atomic_load(&w->service.appended_bytes) + more);
+    expect(upkeep, FR_AGAIN);
+    assert_int_equal(w->allowed, atomic_load(&w->service.loops.durable.shared.appended_bytes) + more);
     assert_int_equal(w->limit, why);
 }
 
@@ -49,11 +49,11 @@ FR_CASE(reading_pauses_at_each_limit_and_goes_on_below)
     w->durable.unfolded_bytes = 2 * w->conf.unfolded_max;
     limit_is(0, FR_PAUSE_UNFOLDED);
     assert_non_null(strstr(w->limit_text, "unfolded_max: 200 journal bytes wait for a fold"));
-    expect(fr_step_fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
     limit_is(2 * 100, FR_PAUSE_UNFOLDED);
     assert_string_equal(w->pause, "");
     w->durable.level0_files = FR_LEVEL0_FILES_MAX;
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     assert_non_null(strstr(w->pause, "files to compact"));
     assert_int_equal(w->why, FR_PAUSE_COMPACTION);
 }
@@ -61,17 +61,17 @@ FR_CASE(reading_pauses_at_each_limit_and_goes_on_below)
 FR_CASE(a_hold_is_a_reason_until_it_ends)
 {
     w->held = true;
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     assert_non_null(strstr(reason("numbers"), "publishing is held: 3 batches in a row"));
     w->held = false;
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     assert_string_equal(reason("numbers"), "");
 }
 
 /* A pause does not take back what is cut or trained. */
 FR_CASE(limits_count_what_is_on_its_way)
 {
-    atomic_store(&w->service.appended_bytes, 1000);
+    atomic_store(&w->service.loops.durable.shared.appended_bytes, 1000);
     w->durable = (struct fr_durable_status){.epoch = 9, .acked = 8, .journal_bytes = 900};
     limit_is(1000 - 900, FR_PAUSE_JOURNAL);
     w->durable = (struct fr_durable_status){.epoch = 9, .acked = 9, .journal_bytes = 900, .unfolded_bytes = 130};
@@ -94,7 +94,7 @@ static void traffic(void)
     w->durable.unfolded_bytes = 200;
     limit_is(0, FR_PAUSE_UNFOLDED);
     w->publisher.acked = 5;
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     assert_int_equal(w->acknowledged, 5);
 }
 
@@ -102,7 +102,7 @@ FR_CASE(limits_hold_and_acknowledgements_go_on_while_a_fold_runs)
 {
     w->durable = (struct fr_durable_status){.epoch = 5, .unfolded_bytes = 100};
     w->beside_fold = traffic;
-    expect(fr_step_fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 1);
     limit_is(2 * 100, FR_PAUSE_UNFOLDED);
 }
@@ -114,18 +114,18 @@ FR_CASE(reading_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room)
     w->durable = (struct fr_durable_status){.epoch = 5, .acked = 5, .unfolded_bytes = 50, .cold_bytes = 70};
     w->produced = 30;
     w->disk_free = FR_DISK_RESERVE + 150;
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     assert_string_equal(w->pause, "");
     w->disk_free--;
     fr_clock_fake_advance_ms(&w->clock, FR_DISK_LOOK_MS);
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     assert_string_equal(w->pause, "the disk under state_dir has 16777365 bytes free, and 16777366 have to stay free "
                                   "for epochs, a fold and compactions; make room, then reading goes on by itself");
     assert_int_equal(w->why, FR_PAUSE_DISK);
     w->durable.cold_bytes = UINT64_MAX; /* a table of any size needs the room of a compaction */
     w->disk_free = FR_DISK_RESERVE + 80 + FR_COMPACTION_ROOM;
     fr_clock_fake_advance_ms(&w->clock, FR_DISK_LOOK_MS);
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     assert_string_equal(w->pause, "");
 }
 
@@ -133,22 +133,22 @@ FR_CASE(a_fold_without_room_is_not_begun_and_tried_again)
 {
     w->durable = (struct fr_durable_status){.epoch = 5, .unfolded_bytes = 100};
     w->disk_free = 99;
-    expect(fr_step_upkeep, FR_AGAIN);
-    atomic_store(&w->service.fold_wanted, true);
-    expect(fr_step_fold, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
+    atomic_store(&w->service.loops.fold.shared.wanted, true);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 0);
     assert_non_null(strstr(reason("fold"), "make room under state"));
     w->disk_free = 1 << 30;
     fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
-    expect(fr_step_upkeep, FR_AGAIN);
+    expect(upkeep, FR_AGAIN);
     w->fold = FR_E_NO_SPACE; /* somebody else was faster */
-    expect(fr_step_fold, FR_AGAIN);
-    expect(fr_step_fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 1);
     w->fold = FR_OK;
     w->durable.unfolded_bytes = 1; /* the wish was not forgotten */
     fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
-    expect(fr_step_fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 2);
     assert_string_equal(reason("fold"), "");
 }
@@ -158,26 +158,26 @@ FR_CASE(a_fold_without_room_is_not_begun_and_tried_again)
 FR_CASE(a_fold_begins_at_unfolded_max)
 {
     w->durable.unfolded_bytes = w->conf.unfolded_max - 1;
-    expect(fr_step_fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 0);
     w->durable.unfolded_bytes = w->conf.unfolded_max;
-    expect(fr_step_fold, FR_AGAIN);
-    expect(fr_step_fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 1);
 }
 
 FR_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something)
 {
     w->durable = (struct fr_durable_status){.epoch = 4, .folded = 4};
-    atomic_store(&w->service.fold_wanted, true);
-    expect(fr_step_fold, FR_AGAIN);
+    atomic_store(&w->service.loops.fold.shared.wanted, true);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 0);
     w->durable.epoch = 5;
-    expect(fr_step_fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 0); /* the wish was for what was durable then */
-    atomic_store(&w->service.fold_wanted, true);
-    expect(fr_step_fold, FR_AGAIN);
-    expect(fr_step_fold, FR_AGAIN);
+    atomic_store(&w->service.loops.fold.shared.wanted, true);
+    expect(fold, FR_AGAIN);
+    expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 1);
 }
 
@@ -193,14 +193,15 @@ FR_CASE(a_folder_of_savepoints_that_fails_is_looked_at_less_and_less_often)
     w->conf.state_dir = dir;
     w->conf.savepoint.every_ms = 3600000;
     for (int i = 0; i < 5 * 120; i++) { /* two minutes */
-        expect(fr_step_savepoints, FR_OK);
+        assert_int_equal(fr_step_savepoints(&w->service.loops.fold, fresh_err()), FR_OK);
         fr_clock_fake_advance_ms(&w->clock, 200);
     }
-    assert_in_range(atomic_load(&w->service.savepoint_failures), 5, 8); /* after 1, 2, 4 .. 60 s */
+    /* after 1, 2, 4 .. 60 s */
+    assert_in_range(atomic_load(&w->service.loops.fold.shared.savepoint_failures), 5, 8);
     assert_int_equal(unlink(file), 0);
     fr_clock_fake_advance_ms(&w->clock, 60000);
-    expect(fr_step_savepoints, FR_OK);
-    assert_int_equal(w->service.savepoint_retry.wait_ms, 0);
+    assert_int_equal(fr_step_savepoints(&w->service.loops.fold, fresh_err()), FR_OK);
+    assert_int_equal(w->service.loops.fold.savepoints.retry.wait_ms, 0);
     assert_int_equal(rmdir(dir), 0);
 }
 

@@ -220,9 +220,9 @@ FR_FIXTURE(open_world)
     service->registry = fr_registry_new("m");
     fr_timings_init(&service->timings, service->registry);
     service->freshness = fr_freshness_new(service->registry, &service->timings);
-    service->cut_stages = fr_ring_new(FR_STAGES);
-    service->free_stages = fr_ring_new(FR_STAGES);
-    pthread_mutex_init(&service->lock, NULL);
+    service->rings.cut_stages = fr_ring_new(FR_STAGES);
+    service->rings.free_stages = fr_ring_new(FR_STAGES);
+    fr_service_wire(service);
     fr_stage_init(&w->stage);
     return 0;
 }
@@ -231,21 +231,23 @@ FR_FIXTURE(close_world)
 {
     struct fr_service *service = &w->service;
     fr_stage_release(&w->stage);
-    fr_positions_release(&service->durable_positions);
-    fr_ring_free(service->cut_stages);
-    fr_ring_free(service->free_stages);
+    fr_ring_free(service->rings.cut_stages);
+    fr_ring_free(service->rings.free_stages);
     fr_freshness_free(service->freshness);
     fr_registry_free(service->registry);
-    pthread_mutex_destroy(&service->lock);
+    fr_loops_release(&service->loops);
+    fr_lifecycle_release(&service->life);
     free(w);
     return 0;
 }
 
-static inline void expect(enum fr_status (*step)(struct fr_service *service, struct fr_err *err),
-                          enum fr_status expected)
+/* One turn of a loop: expect(publish, FR_AGAIN). */
+#define expect(loop, expected) assert_int_equal(fr_step_##loop(&w->service.loops.loop, fresh_err()), expected)
+
+static inline struct fr_err *fresh_err(void)
 {
     w->err = (struct fr_err){0};
-    assert_int_equal(step(&w->service, &w->err), expected);
+    return &w->err;
 }
 
 static inline void cut_epoch(uint64_t epoch, uint64_t letters)
@@ -256,7 +258,7 @@ static inline void cut_epoch(uint64_t epoch, uint64_t letters)
     fr_positions_release(&positions);
     w->stage.epoch = w->stage.publishable = epoch;
     w->stage.dead_sequence = letters;
-    assert_true(fr_ring_try_push(w->service.cut_stages, &w->stage));
+    assert_true(fr_ring_try_push(w->service.rings.cut_stages, &w->stage));
 }
 
 #define FR_STEP_CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)

@@ -1,6 +1,6 @@
 /* A command of the operator's as a process of its own: an argument list, never a shell's string. */
-#ifndef FR_DAEMON_HOOK_H
-#define FR_DAEMON_HOOK_H
+#ifndef FR_DAEMON_LOOPS_HOOK_H
+#define FR_DAEMON_LOOPS_HOOK_H
 
 #include <stdbool.h>
 #include <stdint.h>

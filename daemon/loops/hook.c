@@ -5,7 +5,7 @@
  * beside that, so a hook has to bear being repeated.
  *
  * Thread: the owner of the struct. It tries nothing again. */
-#include "hook.h"
+#include "loops/hook.h"
 
 #include <errno.h>
 #include <fcntl.h>

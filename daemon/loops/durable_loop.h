@@ -1,0 +1,67 @@
+/* The durable loop appends cut epochs to the journal, in order. An epoch waits there for the dead
+ * letters of its records to be acknowledged (docs/architecture.md) and for room on the disk; once
+ * it is durable, the publisher is offered what may go out and its stage returns to the trainer.
+ *
+ * Thread: `durable`, which owns everything except `shared`. */
+#ifndef FR_DAEMON_LOOPS_DURABLE_LOOP_H
+#define FR_DAEMON_LOOPS_DURABLE_LOOP_H
+
+#include "durable/durable.h"
+#include "exporter/publisher.h"
+#include "ingest/ingest.h"
+#include "loops/retry.h"
+#include "metrics/freshness.h"
+#include "metrics/timings.h"
+#include "trainer/trainer.h"
+
+/* What is durable. Written by the durable thread (first values by recovery, before the loops
+ * begin), read by any thread. The atomics are sequentially consistent, but no two of them are read
+ * as a pair: a reader may see the number of an epoch before its bytes are counted. */
+struct fr_shared_durable {
+    _Atomic uint64_t epoch; /* newest durable one */
+    /* epochs above it are held back: fr_stage.publishable of the newest */
+    _Atomic uint64_t publishable;
+    _Atomic uint64_t appended_bytes; /* as fr_trainer_produced_bytes counts them */
+    /* The epoch in hand: when it was cut (0: none is), and what it waits for (NULL: the disk). The
+     * trainer reads the latter for its messages. */
+    _Atomic uint64_t waiting_cut_ns;
+    const char *_Atomic waits_for;
+    /* for documents and series */
+    _Atomic uint64_t append_ns, appends, image_bytes;
+    _Atomic uint64_t cut_to_durable_ns; /* of the last epoch */
+    /* when the newest epoch became durable; at first the end of recovery */
+    _Atomic int64_t wall_ms;
+    pthread_mutex_t lock;          /* of the positions; held for a copy */
+    struct fr_positions positions; /* of the newest durable epoch */
+};
+
+struct fr_durable_loop {
+    struct fr_shared_durable shared;
+    /* given */
+    const struct fr_loop_context *context;
+    struct fr_durable *durable;
+    struct fr_ingest *ingest;
+    struct fr_publisher *publisher;
+    struct fr_freshness *freshness;
+    const struct fr_timings *timings;
+    struct fr_ring *cut_stages, *free_stages;
+    /* own */
+    struct fr_stage *stage; /* cut, and not durable yet; NULL: none */
+    struct fr_retry retry;  /* of an append without room */
+    /* when the wait for dead letters was last logged; 0: no wait */
+    unsigned long long letters_told_ns;
+};
+
+void fr_shared_durable_init(struct fr_shared_durable *shared);
+void fr_shared_durable_release(struct fr_shared_durable *shared);
+/* Copies of the positions. Any thread. */
+void fr_shared_durable_set_positions(struct fr_shared_durable *shared, const struct fr_positions *positions);
+void fr_shared_durable_get_positions(struct fr_shared_durable *shared, struct fr_positions *out);
+/* Whether the epoch in hand was cut too long ago (fr_trainer_late_ns), and what it waits for. Any
+ * thread. */
+bool fr_shared_durable_late(const struct fr_shared_durable *shared, const struct fr_conf *conf,
+                            const struct fr_clock *clock, char *text, size_t size);
+
+enum fr_status fr_step_durable(struct fr_durable_loop *loop, struct fr_err *err) FR_MUST_CHECK;
+
+#endif

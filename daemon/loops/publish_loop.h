@@ -1,0 +1,41 @@
+/* The publish loop sends durable epochs to the delta topic. Before anything else it checks that the
+ * topic belongs to this state, and repeats that check until it succeeds.
+ *
+ * Thread: `publish`, which owns everything except `shared`. */
+#ifndef FR_DAEMON_LOOPS_PUBLISH_LOOP_H
+#define FR_DAEMON_LOOPS_PUBLISH_LOOP_H
+
+#include "exporter/publisher.h"
+#include "loops/durable_loop.h"
+#include "loops/retry.h"
+#include "metrics/freshness.h"
+
+/* Written by the publish thread (published_wall_ms by recovery before the loops begin). The atomics
+ * are sequentially consistent; each stands for itself. */
+struct fr_shared_publish {
+    /* The delta topic is ours and was reached. Read by the ingest loop (nothing is consumed
+     * before), the trainer (no heartbeats before) and the snapshot loop (no snapshot by policy
+     * before). */
+    atomic_bool delta_checked;
+    atomic_int epoch_wanted; /* enum fr_epoch_wanted; read by the trainer */
+    /* When an epoch was last acknowledged, before the first one the end of recovery; read by the
+     * main thread. */
+    _Atomic int64_t published_wall_ms;
+};
+
+struct fr_publish_loop {
+    struct fr_shared_publish shared;
+    /* given */
+    const struct fr_loop_context *context;
+    struct fr_publisher *publisher;
+    struct fr_freshness *freshness;
+    const struct fr_shared_durable *durable;
+    /* own */
+    struct fr_retry retry; /* of the check of the topic */
+    bool troubled;         /* the last turn failed for a reason that may pass */
+    uint64_t acked;        /* most epochs seen acknowledged */
+};
+
+enum fr_status fr_step_publish(struct fr_publish_loop *loop, struct fr_err *err) FR_MUST_CHECK;
+
+#endif

@@ -1,0 +1,183 @@
+/* One turn of the snapshot loop (snapshot_loop.h): requests, the policy, the last one of a drain;
+ * and what is in snapshot.dir at the start. */
+#include "loops/snapshot_loop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { LOOK_MS = 200, NS_PER_MS = 1000000 };
+
+/* ---- requests and policy ---- */
+
+static void answer(struct fr_snapshot_loop *loop, const char *id)
+{
+    struct fr_snapshot snapshot = {0};
+    struct fr_err err = {0};
+    char path[PATH_MAX] = "";
+    enum fr_status status = fr_snapshots_take(loop, &snapshot, &err);
+    if (status == FR_OK)
+        status = fr_snapshots_path(loop, snapshot.name, path, &err);
+    if (status != FR_E_CANCELLED) /* the next process takes it */
+        fr_snapshots_report(loop, status, "request", &err);
+    struct fr_err unsaid = {0};
+    if (status != FR_E_CANCELLED && fr_snapshot_answer(loop->context->conf->state_dir, id,
+                                                       status == FR_OK ? path : NULL, err.text, &unsaid) != FR_OK)
+        fr_snapshots_report(loop, unsaid.status, "answer", &unsaid);
+}
+
+/* Of the newest snapshot, also one of an earlier process; 0: none. */
+static int64_t newest_ms(const struct fr_snapshot_loop *loop)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    struct fr_err ignored = {0};
+    if (!loop->newest.name[0] || fr_snapshots_path(loop, loop->newest.name, path, &ignored) != FR_OK ||
+        stat(path, &info) != 0)
+        return 0;
+    return (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / NS_PER_MS;
+}
+
+static void take_by_policy(struct fr_snapshot_loop *loop)
+{
+    int64_t every_ms = loop->context->conf->snapshot.every_ms, now_ms = fr_wall_ms(loop->context->clock), last_ms = 0;
+    uint64_t now_ns = fr_mono_ns(loop->context->clock);
+    if (every_ms == 0 || now_ns < loop->due_ns || now_ns < loop->take_retry.next_ns ||
+        atomic_load(&loop->appended->epoch) == 0 || fr_trainer_held(loop->trainer) ||
+        !atomic_load(&loop->publish->delta_checked)) /* where the topic is, the manifest says */
+        return;
+    last_ms = newest_ms(loop);
+    if (last_ms > 0 && last_ms <= now_ms && now_ms - last_ms < every_ms)
+        return;
+    struct fr_snapshot snapshot = {0};
+    struct fr_err err = {0};
+    enum fr_status status = fr_snapshots_take(loop, &snapshot, &err);
+    if (status == FR_E_CANCELLED)
+        return;
+    fr_snapshots_report(loop, status, "policy", &err);
+    if (status == FR_OK) {
+        loop->take_retry = (struct fr_retry){0};
+        /* also when nothing changed, and the newest stays as old as it is */
+        loop->due_ns = fr_mono_ns(loop->context->clock) + (uint64_t)every_ms * NS_PER_MS;
+    } else {
+        fr_snapshots_retry_later(loop, &loop->take_retry);
+    }
+}
+
+/* snapshot.at_drain: of the last epoch, as replicas will find it for as long as the daemon is away:
+ * CURRENT names it, and the hook ended well. It is tried for until main gives the drain up. */
+static void take_last(struct fr_snapshot_loop *loop)
+{
+    struct fr_snapshot snapshot = {0};
+    struct fr_err err = {0};
+    uint64_t last = atomic_load(&loop->appended->epoch);
+    if (atomic_load(&loop->shared.last) != FR_LAST_WANTED)
+        return;
+    if (loop->newest.epoch < last) {
+        if (fr_mono_ns(loop->context->clock) < loop->take_retry.next_ns)
+            return;
+        enum fr_status status = fr_snapshots_take(loop, &snapshot, &err);
+        if (status != FR_E_CANCELLED)
+            fr_snapshots_report(loop, status, "drain", &err);
+        if (status != FR_OK)
+            fr_snapshots_retry_later(loop, &loop->take_retry);
+    } else if (loop->current.epoch >= last && strcmp(loop->shared.announced.name, loop->current.name) == 0) {
+        atomic_store(&loop->shared.last, FR_LAST_DONE);
+    }
+}
+
+/* A drain has export.drain_timeout for all its steps: they begin at once, however long the same
+ * ones had failed before. */
+static void begin_end(struct fr_snapshot_loop *loop)
+{
+    loop->ends = true;
+    loop->take_retry = (struct fr_retry){0};
+    loop->point_retry = (struct fr_retry){0};
+    loop->hook_retry = (struct fr_retry){0};
+}
+
+/* ---- start and turn ---- */
+
+static enum fr_status find_dir(struct fr_snapshot_loop *loop, struct fr_err *err)
+{
+    const char *dir = loop->context->conf->snapshot.dir;
+    int size = dir ? snprintf(loop->dir, sizeof(loop->dir), "%s", dir) : 0;
+    return size > 0 && (size_t)size < sizeof(loop->dir) ? FR_OK
+                                                        : fr_err_set(err, FR_E_INVALID, "snapshot.dir is too long");
+}
+
+enum fr_status fr_snapshots_open(struct fr_snapshot_loop *loop, struct fr_err *err)
+{
+    char name[FR_MANIFEST_NAME_MAX];
+    struct fr_snapshot *all = NULL;
+    size_t n = 0, kept = 0;
+    bool announced = false;
+    struct fr_durable_status durable;
+    enum fr_status status = find_dir(loop, err);
+    if (status == FR_OK)
+        status = fr_snapshot_place(loop->dir, err);
+    if (status == FR_OK)
+        status = fr_snapshot_check_model(loop->dir, loop->context->conf->model, err);
+    if (status == FR_OK)
+        status = fr_snapshot_sweep(loop->dir, err);
+    if (status == FR_OK)
+        status = fr_snapshot_list(loop->dir, &all, &n, err);
+    if (status != FR_OK)
+        return fr_err_wrap(err, "snapshots");
+    fr_durable_get_status(loop->durable, &durable);
+    bool points = fr_snapshot_current(loop->dir, name);
+    for (size_t i = 0; i < n; i++) {
+        /* another model's, or of a history that this state is not: nobody begins with it */
+        if (all[i].unread != FR_OK || !fr_snapshots_is_own(loop, all[i].name) || all[i].timeline != durable.timeline ||
+            all[i].epoch > durable.epoch)
+            continue;
+        loop->newest = all[i];
+        struct fr_err ignored = {0};
+        if (points && strcmp(all[i].name, name) == 0)
+            (void)!fr_snapshots_set_current(loop, &all[i], &ignored);
+        announced |= strcmp(all[i].name, loop->shared.announced.name) == 0 &&
+                     memcmp(&all[i].sha256, &loop->shared.announced.sha256, sizeof(all[i].sha256)) == 0;
+    }
+    if (!announced) /* gone since */
+        loop->shared.announced = (struct fr_announced_snapshot){0};
+    for (size_t i = 0; i < n; i++)
+        kept += all[i].unread == FR_OK;
+    atomic_store(&loop->shared.kept, kept);
+    free(all);
+    return FR_OK;
+}
+
+bool fr_snapshots_covers(void *self, const int64_t *low, const int64_t *high, uint32_t partitions)
+{
+    struct fr_snapshot_loop *loop = self;
+    return fr_shared_snapshots_cover(&loop->shared, low, high, partitions);
+}
+
+enum fr_status fr_step_snapshot(struct fr_snapshot_loop *loop, struct fr_err *err)
+{
+    (void)err; /* nothing here ends the service */
+    if (atomic_load(&loop->context->life->abandon)) {
+        fr_hook_end(&loop->hook);
+        return FR_EOF;
+    }
+    uint64_t now_ns = fr_mono_ns(loop->context->clock);
+    /* a drain waits for each step */
+    bool ends = atomic_load(&loop->shared.last) == FR_LAST_WANTED;
+    if (ends && !loop->ends)
+        begin_end(loop);
+    if (!ends && loop->looked_ns && now_ns - loop->looked_ns < (uint64_t)LOOK_MS * NS_PER_MS)
+        return FR_AGAIN;
+    loop->looked_ns = now_ns ? now_ns : 1;
+    char id[FR_SNAPSHOT_ID_MAX];
+    if (fr_rewind_step(loop))
+        return FR_AGAIN;
+    take_last(loop);
+    fr_snapshots_point(loop);
+    fr_snapshots_publish(loop, fr_rewind_made(loop, loop->current.name));
+    if (fr_snapshot_next_request(loop->context->conf->state_dir, id))
+        answer(loop, id);
+    else
+        take_by_policy(loop);
+    return FR_AGAIN;
+}

@@ -1,0 +1,44 @@
+/* The upkeep loop keeps the limits: how far the trainer may go, why reading has to wait, how much
+ * of the disk stays free, and which epochs the journal may drop because they are acknowledged.
+ *
+ * Thread: `upkeep`, which owns everything except `shared`. */
+#ifndef FR_DAEMON_LOOPS_UPKEEP_LOOP_H
+#define FR_DAEMON_LOOPS_UPKEEP_LOOP_H
+
+#include "loops/durable_loop.h"
+
+enum {
+    FR_DISK_LOOK_MS = 200, /* how often free bytes are asked for */
+    /* Bytes of the disk under state_dir that stay free in addition to what epochs, a fold and a
+     * compaction may take: for marks, and for RocksDB's manifests and logs (three of 4 MiB). */
+    FR_DISK_RESERVE = 16 << 20,
+};
+/* A compaction writes at most about this much before it removes what it read: 24 files of level 0,
+ * of 256 MiB at most, and a base level of 4 GiB (cold_tuning.c). */
+#define FR_COMPACTION_ROOM ((uint64_t)10 << 30)
+
+/* The disk under state_dir. Written by the upkeep thread, read by the fold loop and the snapshot
+ * loop; sequentially consistent. Both are 0 until the disk was looked at; a reader may see the one
+ * of this look with the other of the last. */
+struct fr_shared_disk {
+    _Atomic uint64_t free_bytes;
+    _Atomic uint64_t reserve_bytes; /* has to stay free for reading to continue */
+};
+
+struct fr_upkeep_loop {
+    struct fr_shared_disk shared;
+    /* given */
+    const struct fr_loop_context *context;
+    struct fr_durable *durable;
+    struct fr_publisher *publisher;
+    struct fr_trainer *trainer;
+    const struct fr_shared_durable *appended;
+    /* own */
+    uint64_t acknowledged; /* epochs that the journal was last given as acknowledged */
+    uint64_t disk_looked_ns;
+    bool hold_reported; /* the hold of publishing stands in /healthz */
+};
+
+enum fr_status fr_step_upkeep(struct fr_upkeep_loop *loop, struct fr_err *err) FR_MUST_CHECK;
+
+#endif

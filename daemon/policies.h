@@ -1,0 +1,28 @@
+/* Gate and expiry rules of each table, as its configuration asks for. Written before the trainer is
+ * made, then constant. */
+#ifndef FR_DAEMON_POLICIES_H
+#define FR_DAEMON_POLICIES_H
+
+#include "conf/conf.h"
+#include "eviction/eviction.h"
+
+struct fr_policy_configs { /* what a table's policies point to */
+    struct fr_gate_count count;
+    struct fr_gate_sketch sketch;
+    struct fr_gate_probability probability;
+    struct fr_expire_idle idle;
+    struct fr_expire_weak weak;
+    struct fr_expire_score score;
+    struct fr_expire_capacity capacity;
+};
+
+struct fr_service_policies {
+    struct fr_policy_configs configs[FR_TABLES_MAX];
+    struct fr_table_policies of[FR_TABLES_MAX];
+};
+
+/* `configs` must outlive `out`. */
+void fr_service_policies(const struct fr_conf_table *table, struct fr_policy_configs *configs,
+                         struct fr_table_policies *out);
+
+#endif

@@ -1,0 +1,179 @@
+/* Recovery (recovery.h): opens the state, compares it with the configuration, and restores the
+ * trainer, the stream positions and what was announced.
+ *
+ * It has a thread of its own while the main thread waits for signals: one signal ends it within
+ * moments, a second one the process. Either way nothing is lost. Until the thread is joined, the
+ * service is the thread's, except the atomics of `struct fr_recovery` and stop_ns. */
+#include "recovery.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/order.h"
+#include "base/thread.h"
+#include "process_limits.h"
+#include "service.h"
+#include "signals.h"
+
+enum { TICK_MS = 10 }; /* what a start of an empty state may take longer */
+
+/* What was announced with the newest epoch: the snapshot, and when the epoch was cut. */
+static enum fr_status restore_announcement(struct fr_service *service, const uint8_t *section, size_t size)
+{
+    struct fr_arena arena = {.block_size = 4096};
+    struct fr_announcement *announcement = fr_alloc(1, sizeof(*announcement));
+    enum fr_status status = fr_announcement_parse(section, size, &arena, announcement);
+    if (status == FR_OK) {
+        fr_shared_snapshots_announce(&service->loops.snapshot.shared, &announcement->snapshot);
+        service->recovery.epoch_wall_ms = announcement->wall_ms;
+    }
+    free(announcement);
+    fr_arena_release(&arena);
+    return status;
+}
+
+static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    struct fr_service *service = self;
+    if (strcmp(name, FR_SECTION_TRAINING) == 0)
+        return fr_identity_check(&service->recovery.identity, service->conf, service->durable, bytes, size);
+    if (strcmp(name, "announce") == 0)
+        return restore_announcement(service, bytes, size);
+    if (strcmp(name, "positions") != 0)
+        return FR_OK;
+    return fr_positions_parse(bytes, size, &service->loops.trainer.positions);
+}
+
+static void show_progress(void *self, uint64_t done, uint64_t total)
+{
+    struct fr_service *service = self;
+    atomic_store(&service->recovery.done_bytes, done);
+    atomic_store(&service->recovery.total_bytes, total);
+    fr_documents_publish(service);
+}
+
+/* Newest epochs that publisher and fold find in memory: as much as an epoch may be, within reason
+ * (trainer/memory_limit.c expects that). */
+static uint64_t epoch_keep_bytes(const struct fr_conf *conf)
+{
+    uint64_t most = 64 << 20;
+    return conf->epoch_bytes_max < most ? conf->epoch_bytes_max : most;
+}
+
+static void beat_of_fold(void *self)
+{
+    struct fr_service *service = self;
+    fr_http_beat(service->http, service->loops.threads[FR_LOOP_FOLD].beat);
+}
+
+static enum fr_status open_durable(struct fr_service *service, struct fr_err *err)
+{
+    const struct fr_conf *conf = service->conf;
+    struct fr_buffer head = {0};
+    fr_identity_head(conf, fr_trainer_kernel(service->trainer), &head);
+    /* A trim frees whole files and never the newest: a file that could reach journal_max alone
+     * would pause reading for ever. journal_max is at least 2 * unfolded_max. */
+    uint64_t file_max = conf->unfolded_max / 4;
+    /* Lockstep runs are compared byte by byte; otherwise nobody may know the order. */
+    uint64_t salt = conf->ingest.lockstep ? fr_fmix64(conf->seed) : fr_order_random_salt();
+    struct fr_durable_options options = {.dir = conf->state_dir,
+                                         .journal_file_max =
+                                             file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
+                                         .salt = salt,
+                                         .fold_bytes = conf->unfolded_max,
+                                         .keep_bytes = epoch_keep_bytes(conf),
+                                         .touch_bytes = fr_limits_epoch_touch_bytes(conf),
+                                         .head = head.data,
+                                         .head_size = head.size,
+                                         .merged = beat_of_fold,
+                                         .merged_self = service};
+    enum fr_status status = fr_durable_open(&options, &service->durable, err);
+    fr_buffer_release(&head);
+    return status;
+}
+
+static enum fr_status restore_trainer(struct fr_service *service, struct fr_err *err)
+{
+    const struct fr_identity *identity = &service->recovery.identity;
+    struct fr_trainer_restore_options restore = {.first = FR_SECTION_TRAINING,
+                                                 .other = restore_section,
+                                                 .progress = show_progress,
+                                                 .self = service,
+                                                 .stop = &service->recovery.stop};
+    enum fr_status status = fr_trainer_restore(service->trainer, service->durable, &restore, err);
+    if (status != FR_OK && identity->err.status != FR_OK && err)
+        *err = identity->err;
+    return status;
+}
+
+/* The first values of what the loops share. */
+static void begin_shared(struct fr_service *service, uint64_t epoch)
+{
+    struct fr_shared_durable *durable = &service->loops.durable.shared;
+    atomic_store(&durable->epoch, epoch);
+    atomic_store(&durable->publishable, fr_trainer_publishable(service->trainer));
+    fr_shared_durable_set_positions(durable, &service->loops.trainer.positions);
+    atomic_store(&durable->wall_ms, fr_wall_ms(service->clock));
+    atomic_store(&service->loops.publish.shared.published_wall_ms, fr_wall_ms(service->clock));
+}
+
+static enum fr_status recover(struct fr_service *service, struct fr_err *err)
+{
+    enum fr_status status = fr_service_restore(service, err);
+    if (status == FR_OK)
+        status = open_durable(service, err);
+    if (status == FR_OK)
+        status = fr_service_new_timeline(service, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_durable_status durable;
+    fr_durable_get_status(service->durable, &durable);
+    if (durable.epoch == 0 && (status = fr_identity_write(service->conf, service->durable, err)) != FR_OK)
+        return status;
+    uint64_t begin_ns = fr_mono_ns(service->clock);
+    if ((status = restore_trainer(service, err)) != FR_OK)
+        return status;
+    fr_identity_take_over(&service->recovery.identity, service->conf, service->clock, service->trainer);
+    begin_shared(service, durable.epoch);
+    fr_log(FR_LOG_INFO, "daemon", "recovered",
+           "epoch=%" PRIu64 " timeline=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " seconds=%.3f", durable.epoch,
+           durable.timeline, durable.folded, durable.acked, (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
+    return FR_OK;
+}
+
+/* ---- its thread ---- */
+
+struct recovering {
+    struct fr_service *service;
+    enum fr_status status;
+    struct fr_err err;
+    atomic_bool done;
+};
+
+static void *recover_main(void *self)
+{
+    struct recovering *recovering = self;
+    recovering->status = recover(recovering->service, &recovering->err);
+    atomic_store(&recovering->done, true);
+    return NULL;
+}
+
+enum fr_status fr_service_recover(struct fr_service *service, struct fr_err *err)
+{
+    struct recovering recovering = {.service = service};
+    pthread_t thread;
+    if (!fr_thread_start(&thread, "recovery", recover_main, &recovering))
+        return fr_err_set(err, FR_E_NO_MEMORY, "cannot start a thread for recovery: %s", FR_THREADS_SHORT);
+    while (!atomic_load(&recovering.done)) {
+        if (fr_service_stops(service, fr_signals_wait(TICK_MS)) && !atomic_exchange(&service->recovery.stop, true))
+            fr_log(FR_LOG_INFO, "daemon", "recovery_stopped", "why=signal");
+    }
+    pthread_join(thread, NULL);
+    if (recovering.status != FR_OK && err)
+        *err = recovering.err;
+    return recovering.status;
+}
