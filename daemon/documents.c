@@ -16,294 +16,349 @@ static const char HELD[] =
     "publishing is held after batches in a row of which nothing could train; it goes on after as many good ones (see "
     "/healthz)";
 
-static void put_number(struct fr_buffer *out, const char *name, double value, const char *after)
-{
-    if (isfinite(value))
-        fr_buffer_printf(out, "\"%s\":%.9g%s", name, value, after);
-    else
-        fr_buffer_printf(out, "\"%s\":null%s", name, after);
-}
-
-static void put_watermark(struct fr_buffer *out, int64_t watermark_ms)
+static void put_watermark(struct fr_json *json, const char *name, int64_t watermark_ms)
 {
     if (watermark_ms == INT64_MIN)
-        fr_buffer_printf(out, "null");
+        fr_json_null(json, name);
     else
-        fr_buffer_printf(out, "%" PRId64, watermark_ms);
+        fr_json_i64(json, name, watermark_ms);
 }
 
 static void document_auc(const struct fr_service *service, const struct fr_trainer_status *trainer, uint64_t timeline,
-                         struct fr_buffer *out)
+                         struct fr_json *json)
 {
     const struct fr_conf *conf = service->conf;
-    fr_buffer_printf(out, "{\"model\":\"%s\",\"tl\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"as_of_ms\":", conf->model,
-                     timeline, trainer->epoch);
-    put_watermark(out, trainer->history.watermark_ms);
     const char *half_lives[FR_AUC_HALF_LIVES_MAX];
     for (uint32_t h = 0; h < conf->metrics.n_half_lives; h++)
         half_lives[h] = conf->metrics.half_life_name[h];
-    fr_buffer_printf(out, ",\"tasks\":{");
-    for (uint32_t i = 0; i < trainer->history.n_tasks; i++) {
-        fr_buffer_printf(out, "%s\"%s\":", i ? "," : "", trainer->history.tasks[i].name);
-        fr_task_result_json(&trainer->tasks[i].result, half_lives, out);
-    }
-    fr_buffer_printf(out, "}}\n");
+    fr_json_object(json, NULL);
+    fr_json_text(json, "model", conf->model);
+    fr_json_u64(json, "tl", timeline);
+    fr_json_u64(json, "epoch", trainer->epoch);
+    put_watermark(json, "as_of_ms", trainer->history.watermark_ms);
+    fr_json_object(json, "tasks");
+    for (uint32_t i = 0; i < trainer->history.n_tasks; i++)
+        fr_task_result_json(json, trainer->history.tasks[i].name, &trainer->tasks[i].result, half_lives);
+    fr_json_end(json);
+    fr_json_end(json);
 }
 
 static const char *phase_name(int phase)
 {
-    static const char *const names[] = {"recovering", "running", "draining", "stopped"};
+    static const char *const names[] = {"recovering", "running", "draining"};
     return names[phase];
 }
 
 const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_REASONS] = {
     {"idle", FR_ABSENT_IDLE}, {"weak", FR_ABSENT_WEAK}, {"score", FR_ABSENT_SCORE}, {"capacity", FR_ABSENT_CAPACITY}};
 
-static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer *out)
+static void put_table(struct fr_json *json, const struct fr_trainer_table_status *table)
 {
-    fr_buffer_printf(out, ",\"tables\":{");
-    for (uint32_t i = 0; i < trainer->n_tables; i++) {
-        const struct fr_store_table_stats *stats = &trainer->tables[i].stats;
-        fr_buffer_printf(out,
-                         "%s\"%s\":{\"rows\":{\"ram\":%" PRIu64 "},\"pending\":%" PRIu64 ",\"resident\":%" PRIu64
-                         ",\"evictions\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"admitted\":%" PRIu64
-                         ",\"rejected\":%" PRIu64 ",\"forgotten\":%" PRIu64 ",\"unremembered\":%" PRIu64
-                         ",\"expired\":{",
-                         i ? "," : "", trainer->tables[i].name, stats->counts.rows, stats->counts.pending,
-                         stats->resident, stats->evictions, stats->bytes, stats->counts.admitted,
-                         stats->counts.rejected, stats->counts.forgotten, stats->counts.unremembered);
-        for (size_t r = 0; r < FR_EXPIRY_REASONS; r++)
-            fr_buffer_printf(out, "%s\"%s\":%" PRIu64, r ? "," : "", fr_documents_expiry[r].name,
-                             stats->counts.expired[fr_documents_expiry[r].reason]);
-        fr_buffer_printf(out, "}}");
-    }
-    fr_buffer_printf(out, "}");
+    const struct fr_store_table_stats *stats = &table->stats;
+    fr_json_object(json, table->name);
+    fr_json_object(json, "rows");
+    fr_json_u64(json, "ram", stats->counts.rows);
+    fr_json_end(json);
+    fr_json_u64(json, "pending", stats->counts.pending);
+    fr_json_u64(json, "resident", stats->resident);
+    fr_json_u64(json, "evictions", stats->evictions);
+    fr_json_u64(json, "bytes", stats->bytes);
+    fr_json_u64(json, "admitted", stats->counts.admitted);
+    fr_json_u64(json, "rejected", stats->counts.rejected);
+    fr_json_u64(json, "forgotten", stats->counts.forgotten);
+    fr_json_u64(json, "unremembered", stats->counts.unremembered);
+    fr_json_object(json, "expired");
+    for (size_t r = 0; r < FR_EXPIRY_REASONS; r++)
+        fr_json_u64(json, fr_documents_expiry[r].name, stats->counts.expired[fr_documents_expiry[r].reason]);
+    fr_json_end(json);
+    fr_json_end(json);
 }
 
 /* What counted for each task's loss; `problem`: why it learns nothing. */
-static void put_tasks(const struct fr_trainer_status *trainer, struct fr_buffer *out)
+static void put_tasks(struct fr_json *json, const struct fr_trainer_status *trainer)
 {
-    fr_buffer_printf(out, ",\"tasks\":{");
+    fr_json_object(json, "tasks");
     for (uint32_t i = 0; i < trainer->history.n_tasks; i++) {
         const struct fr_trainer_task_counts *task = &trainer->history.tasks[i];
-        fr_buffer_printf(out, "%s\"%s\":{\"samples\":%" PRIu64 ",\"pairs\":%" PRIu64 ",\"problem\":", i ? "," : "",
-                         task->name, task->samples, task->pairs);
-        fr_buffer_json_text(out, trainer->tasks[i].problem);
-        fr_buffer_printf(out, "}");
+        fr_json_object(json, task->name);
+        fr_json_u64(json, "samples", task->samples);
+        fr_json_u64(json, "pairs", task->pairs);
+        fr_json_text(json, "problem", trainer->tasks[i].problem);
+        fr_json_end(json);
     }
-    fr_buffer_printf(out, "}");
+    fr_json_end(json);
 }
 
-/* Durable positions and P2 terms, lag against the end of the log as ingest last saw it. */
-static void put_partitions(struct fr_service *service, const struct fr_ingest_status *ingest, struct fr_buffer *out)
+/* The lag is against the end of the log as ingest last saw it; -1: not known. */
+static void put_partition(struct fr_json *json, const struct fr_partition_position *p,
+                          const struct fr_ingest_partition *read)
+{
+    int64_t high = read ? read->high : -1;
+    fr_json_object(json, NULL);
+    fr_json_text(json, "topic", p->topic); /* of a file: its path */
+    fr_json_i64(json, "partition", p->partition);
+    fr_json_i64(json, "offset", p->offset);
+    fr_json_u64(json, "item", p->item);
+    fr_json_i64(json, "lag", high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1);
+    fr_json_bool(json, "waits", read && read->waits);
+    fr_json_i64(json, "transaction_ms", read ? read->transaction_ms : 0);
+    for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
+        fr_json_u64(json, fr_positions_ledger[k].name, p->ledger[k]);
+    fr_json_array(json, "skips");
+    for (uint32_t k = 0; k < p->n_skips; k++) {
+        fr_json_array(json, NULL);
+        fr_json_i64(json, NULL, p->skips[k].first);
+        fr_json_i64(json, NULL, p->skips[k].last);
+        fr_json_end(json);
+    }
+    fr_json_end(json);
+    fr_json_end(json);
+}
+
+static void put_partitions(struct fr_json *json, struct fr_service *service, const struct fr_ingest_status *ingest)
 {
     struct fr_positions positions = {0};
-    fr_documents_positions(service, ingest, &positions);
     uint32_t at = 0;
-    fr_buffer_printf(out, ",\"partitions\":[");
-    for (uint32_t i = 0; i < positions.count; i++) {
-        const struct fr_partition_position *p = &positions.partitions[i];
-        const struct fr_ingest_partition *read = fr_documents_read_partition(ingest, p, &at);
-        int64_t high = read ? read->high : -1;
-        bool waits = read && read->waits;
-        fr_buffer_printf(out, "%s{\"topic\":", i ? "," : "");
-        fr_buffer_json_text(out, p->topic); /* of a file: its path */
-        fr_buffer_printf(out, ",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64, p->partition,
-                         p->offset, p->item,
-                         high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1);
-        fr_buffer_printf(out, ",\"waits\":%s,\"transaction_ms\":%" PRId64, waits ? "true" : "false",
-                         read ? read->transaction_ms : 0);
-        fr_positions_put_ledger(p, out);
-        fr_buffer_printf(out, ",\"skips\":[");
-        for (uint32_t k = 0; k < p->n_skips; k++)
-            fr_buffer_printf(out, "%s[%" PRId64 ",%" PRId64 "]", k ? "," : "", p->skips[k].first, p->skips[k].last);
-        fr_buffer_printf(out, "]}");
-    }
-    fr_buffer_printf(out, "]");
+    fr_documents_positions(service, ingest, &positions);
+    fr_json_array(json, "partitions");
+    for (uint32_t i = 0; i < positions.count; i++)
+        put_partition(json, &positions.partitions[i],
+                      fr_documents_read_partition(ingest, &positions.partitions[i], &at));
+    fr_json_end(json);
     fr_positions_release(&positions);
 }
 
 /* Seconds, of what this process has seen, within a sixteenth. */
-static void put_freshness(const struct fr_service *service, struct fr_buffer *out)
+static void put_freshness(struct fr_json *json, const struct fr_freshness *freshness)
 {
     static const char *const names[] = {"trained",         "durable",           "published", "arrival_trained",
                                         "arrival_durable", "arrival_published", "ingest_lag"};
     _Static_assert(FR_ARRAY_LEN(names) == FR_FRESH_SERIES, "a name each");
-    fr_buffer_printf(out, ",\"freshness\":{");
+    fr_json_object(json, "freshness");
     for (int i = 0; i < FR_FRESH_SERIES; i++) {
-        fr_buffer_printf(out, "%s\"%s\":{", i ? "," : "", names[i]);
-        put_number(out, "p50", fr_freshness_quantile(service->freshness, (enum fr_freshness_series)i, 0.5), ",");
-        put_number(out, "p90", fr_freshness_quantile(service->freshness, (enum fr_freshness_series)i, 0.9), ",");
-        put_number(out, "p99", fr_freshness_quantile(service->freshness, (enum fr_freshness_series)i, 0.99), "}");
+        fr_json_object(json, names[i]);
+        fr_json_number(json, "p50", fr_freshness_quantile(freshness, (enum fr_freshness_series)i, 0.5));
+        fr_json_number(json, "p90", fr_freshness_quantile(freshness, (enum fr_freshness_series)i, 0.9));
+        fr_json_number(json, "p99", fr_freshness_quantile(freshness, (enum fr_freshness_series)i, 0.99));
+        fr_json_end(json);
     }
-    fr_buffer_printf(out, "}");
+    fr_json_end(json);
 }
 
-static void put_malformed(const struct fr_ingest_status *ingest, struct fr_buffer *out)
+static void put_malformed(struct fr_json *json, const struct fr_ingest_status *ingest)
 {
     const struct fr_ingest_refusal *last = &ingest->last_malformed;
-    fr_buffer_printf(out, ",\"malformed_kinds\":{");
+    fr_json_object(json, "malformed_kinds");
     for (int kind = 0; kind < FR_MALFORMED_KINDS; kind++)
-        fr_buffer_printf(out, "%s\"%s\":%" PRIu64, kind ? "," : "", fr_malformed_names[kind],
-                         ingest->malformed_kinds[kind]);
-    fr_buffer_printf(out, "},");
-    put_number(out, "malformed_share", ingest->malformed_share, ",\"last_malformed\":");
+        fr_json_u64(json, fr_malformed_names[kind], ingest->malformed_kinds[kind]);
+    fr_json_end(json);
+    fr_json_number(json, "malformed_share", ingest->malformed_share);
     if (ingest->malformed == 0) {
-        fr_buffer_printf(out, "null");
+        fr_json_null(json, "last_malformed");
         return;
     }
-    fr_buffer_printf(out, "{\"topic\":");
-    fr_buffer_json_text(out, last->topic);
-    fr_buffer_printf(out,
-                     ",\"partition\":%" PRId32 ",\"offset\":%" PRId64 ",\"kind\":\"%s\",\"reason\":", last->partition,
-                     last->offset, fr_malformed_names[last->kind]);
-    fr_buffer_json_text(out, last->reason);
-    fr_buffer_printf(out, "}");
+    fr_json_object(json, "last_malformed");
+    fr_json_text(json, "topic", last->topic);
+    fr_json_i64(json, "partition", last->partition);
+    fr_json_i64(json, "offset", last->offset);
+    fr_json_text(json, "kind", fr_malformed_names[last->kind]);
+    fr_json_text(json, "reason", last->reason);
+    fr_json_end(json);
+}
+
+static void put_ingest(struct fr_json *json, const struct fr_ingest_status *ingest)
+{
+    fr_json_object(json, "ingest");
+    fr_json_u64(json, "records", ingest->records);
+    fr_json_u64(json, "bytes", ingest->bytes);
+    fr_json_u64(json, "malformed", ingest->malformed);
+    fr_json_u64(json, "future_timestamp", ingest->future_timestamp);
+    fr_json_u64(json, "future_clock", ingest->future_clock);
+    fr_json_u64(json, "dead_sent", ingest->dead_sent);
+    fr_json_u64(json, "dead_failed", ingest->dead_failed);
+    fr_json_u64(json, "dead_without_value", ingest->dead_without_value);
+    if (ingest->connected)
+        fr_json_i64(json, "lag_ms", ingest->lag_ms);
+    else
+        fr_json_null(json, "lag_ms"); /* not known */
+    fr_json_bool(json, "at_end", ingest->at_end);
+    fr_json_bool(json, "connected", ingest->connected);
+    fr_json_text(json, "problem", ingest->problem);
+    put_malformed(json, ingest);
+    fr_json_end(json);
 }
 
 /* Name -> how often it came to this process; "" is all names beyond the first few. */
-static void put_unknown(struct fr_buffer *out, const char *what, const struct fr_unknown_names *names)
+static void put_unknown(struct fr_json *json, const char *what, const struct fr_unknown_names *names)
 {
-    fr_buffer_printf(out, ",\"%s\":{", what);
-    for (uint32_t i = 0; i < names->n; i++) {
-        fr_buffer_printf(out, i ? "," : "");
-        fr_buffer_json_text(out, names->names[i]);
-        fr_buffer_printf(out, ":%" PRIu64, names->counts[i]);
-    }
+    fr_json_object(json, what);
+    for (uint32_t i = 0; i < names->n; i++)
+        fr_json_u64(json, names->names[i], names->counts[i]);
     if (names->counts[FR_UNKNOWN_OTHERS] > 0)
-        fr_buffer_printf(out, ",\"\":%" PRIu64, names->counts[FR_UNKNOWN_OTHERS]);
-    fr_buffer_printf(out, "}");
+        fr_json_u64(json, "", names->counts[FR_UNKNOWN_OTHERS]);
+    fr_json_end(json);
 }
 
-static void put_ingest(const struct fr_snapshots *s, struct fr_buffer *out)
+static void put_ignored(struct fr_json *json, const struct fr_unknown *unknown,
+                        const struct fr_trainer_history *history)
 {
-    fr_buffer_printf(out,
-                     ",\"ingest\":{\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"malformed\":%" PRIu64
-                     ",\"future_timestamp\":%" PRIu64 ",\"future_clock\":%" PRIu64 ",\"dead_sent\":%" PRIu64
-                     ",\"dead_failed\":%" PRIu64 ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":",
-                     s->ingest.records, s->ingest.bytes, s->ingest.malformed, s->ingest.future_timestamp,
-                     s->ingest.future_clock, s->ingest.dead_sent, s->ingest.dead_failed, s->ingest.dead_without_value);
-    if (s->ingest.connected) /* else nobody knows */
-        fr_buffer_printf(out, "%" PRId64, s->ingest.lag_ms);
-    else
-        fr_buffer_printf(out, "null");
-    fr_buffer_printf(out, ",\"at_end\":%s,\"connected\":%s,\"problem\":", s->ingest.at_end ? "true" : "false",
-                     s->ingest.connected ? "true" : "false");
-    fr_buffer_json_text(out, s->ingest.problem);
-    put_malformed(&s->ingest, out);
-    fr_buffer_printf(out, "},\"ignored\":{\"unknown_names\":[");
-    for (uint32_t i = 0; i < s->ingest.unknown.slots.n; i++) {
-        fr_buffer_printf(out, i ? "," : "");
-        fr_buffer_json_text(out, s->ingest.unknown.slots.names[i]);
-    }
-    fr_buffer_printf(out, "]");
-    put_unknown(out, "slots", &s->ingest.unknown.slots);
-    put_unknown(out, "keys", &s->ingest.unknown.keys);
-    fr_buffer_printf(out, ",\"unknown_slots\":%" PRIu64 ",\"unknown_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
-                     s->trainer.history.unknown_slots, s->trainer.history.unknown_keys, s->trainer.history.excess_ids);
+    fr_json_object(json, "ignored");
+    fr_json_array(json, "unknown_names");
+    for (uint32_t i = 0; i < unknown->slots.n; i++)
+        fr_json_text(json, NULL, unknown->slots.names[i]);
+    fr_json_end(json);
+    put_unknown(json, "slots", &unknown->slots);
+    put_unknown(json, "keys", &unknown->keys);
+    fr_json_u64(json, "unknown_slots", history->unknown_slots);
+    fr_json_u64(json, "unknown_keys", history->unknown_keys);
+    fr_json_u64(json, "excess_ids", history->excess_ids);
+    fr_json_end(json);
 }
 
-static void put_outbox(const struct fr_snapshots *s, struct fr_buffer *out)
+static void put_outbox(struct fr_json *json, const struct fr_snapshots *s)
 {
-    fr_buffer_printf(
-        out,
-        ",\"outbox\":{\"epochs\":%" PRIu64 ",\"in_flight_bytes\":%" PRIu64 ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64
-        ",\"errors\":%" PRIu64 ",\"resent_epochs\":%" PRIu64 ",\"saturated\":%" PRIu64 ",\"lost_partitions\":%" PRIu64
-        ",\"strays\":%" PRIu64 ",\"waiting_bytes\":%" PRIu64 ",\"backlog\":{\"merges\":%" PRIu64
-        ",\"merged_epochs\":%" PRIu64 ",\"abandoned\":%" PRIu64 "},\"topic\":{\"begin\":%" PRIu64 ",\"looks\":%" PRIu64
-        ",\"looked_ms\":%" PRIu64 "},\"problem\":",
-        s->durable.epoch > s->publisher.acked ? s->durable.epoch - s->publisher.acked : 0, s->publisher.in_flight_bytes,
-        s->publisher.records, s->publisher.bytes, s->publisher.errors, s->publisher.resent_epochs,
-        s->publisher.saturated, s->publisher.lost_partitions, s->publisher.strays, s->waiting_bytes,
-        s->publisher.backlog.merges, s->publisher.backlog.merged_epochs, s->publisher.backlog.abandoned,
-        s->publisher.topic.begin, s->publisher.topic.looks, s->publisher.topic.looked_ms);
-    fr_buffer_json_text(out, s->publisher.problem);
-    fr_buffer_printf(out, "}");
+    const struct fr_publisher_status *publisher = &s->publisher;
+    fr_json_object(json, "outbox");
+    fr_json_u64(json, "epochs", s->durable.epoch > publisher->acked ? s->durable.epoch - publisher->acked : 0);
+    fr_json_u64(json, "in_flight_bytes", publisher->in_flight_bytes);
+    fr_json_u64(json, "records", publisher->records);
+    fr_json_u64(json, "bytes", publisher->bytes);
+    fr_json_u64(json, "errors", publisher->errors);
+    fr_json_u64(json, "resent_epochs", publisher->resent_epochs);
+    fr_json_u64(json, "saturated", publisher->saturated);
+    fr_json_u64(json, "lost_partitions", publisher->lost_partitions);
+    fr_json_u64(json, "strays", publisher->strays);
+    fr_json_u64(json, "waiting_bytes", s->waiting_bytes);
+    fr_json_object(json, "backlog");
+    fr_json_u64(json, "merges", publisher->backlog.merges);
+    fr_json_u64(json, "merged_epochs", publisher->backlog.merged_epochs);
+    fr_json_u64(json, "abandoned", publisher->backlog.abandoned);
+    fr_json_end(json);
+    fr_json_object(json, "topic");
+    fr_json_u64(json, "begin", publisher->topic.begin);
+    fr_json_u64(json, "looks", publisher->topic.looks);
+    fr_json_u64(json, "looked_ms", publisher->topic.looked_ms);
+    fr_json_end(json);
+    fr_json_text(json, "problem", publisher->problem);
+    fr_json_end(json);
 }
 
-static void put_times(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
+static void put_times(struct fr_json *json, const struct fr_trainer_run *run, const struct fr_shared_durable *durable)
 {
-    fr_buffer_printf(out, ",");
-    put_number(out, "step_seconds", (double)s->trainer.run.step_ns / 1e9, ",");
-    put_number(out, "plan_seconds", (double)s->trainer.run.plan_ns / 1e9, ",");
-    put_number(out, "cut_seconds", (double)s->trainer.run.cut_ns / 1e9, ",");
-    fr_buffer_printf(out, "\"journaled\":{\"epochs\":%" PRIu64 ",\"image_bytes\":%" PRIu64 ",",
-                     atomic_load(&service->loops.durable.shared.appends),
-                     atomic_load(&service->loops.durable.shared.image_bytes));
-    put_number(out, "seconds", (double)atomic_load(&service->loops.durable.shared.append_ns) / 1e9, ",");
-    put_number(out, "last_cut_to_durable_seconds",
-               (double)atomic_load(&service->loops.durable.shared.cut_to_durable_ns) / 1e9, "}");
+    fr_json_number(json, "step_seconds", (double)run->step_ns / 1e9);
+    fr_json_number(json, "plan_seconds", (double)run->plan_ns / 1e9);
+    fr_json_number(json, "cut_seconds", (double)run->cut_ns / 1e9);
+    fr_json_object(json, "journaled");
+    fr_json_u64(json, "epochs", atomic_load(&durable->appends));
+    fr_json_u64(json, "image_bytes", atomic_load(&durable->image_bytes));
+    fr_json_number(json, "seconds", (double)atomic_load(&durable->append_ns) / 1e9);
+    fr_json_number(json, "last_cut_to_durable_seconds", (double)atomic_load(&durable->cut_to_durable_ns) / 1e9);
+    fr_json_end(json);
 }
 
-static void put_snapshots(struct fr_service *service, struct fr_buffer *out)
+static void put_snapshots(struct fr_json *json, struct fr_shared_snapshots *snapshots)
 {
-    struct fr_shared_snapshots *snapshots = &service->loops.snapshot.shared;
     char current[FR_MANIFEST_NAME_MAX];
     struct fr_announced_snapshot announced;
     fr_shared_snapshots_get_current(snapshots, current);
     fr_shared_snapshots_announced(snapshots, &announced);
-    fr_buffer_printf(out,
-                     ",\"snapshot\":{\"current\":\"%s\",\"announced\":\"%s\",\"kept\":%" PRIu64 ",\"taken\":%" PRIu64
-                     ",\"failures\":%" PRIu64 ",\"hook_failures\":%" PRIu64 "}",
-                     current, announced.name, atomic_load(&snapshots->kept), atomic_load(&snapshots->taken),
-                     atomic_load(&snapshots->failures), atomic_load(&snapshots->hook_failures));
+    fr_json_object(json, "snapshot");
+    fr_json_text(json, "current", current);
+    fr_json_text(json, "announced", announced.name);
+    fr_json_u64(json, "kept", atomic_load(&snapshots->kept));
+    fr_json_u64(json, "taken", atomic_load(&snapshots->taken));
+    fr_json_u64(json, "failures", atomic_load(&snapshots->failures));
+    fr_json_u64(json, "hook_failures", atomic_load(&snapshots->hook_failures));
+    fr_json_end(json);
 }
 
-static void put_device(const struct fr_service *service, struct fr_buffer *out)
+static void put_process(struct fr_json *json, const struct fr_service *service)
 {
-    fr_buffer_printf(out, ",\"device\":{\"name\":\"%s\",\"card\":", service->device.name);
-    fr_buffer_json_text(out, service->device.card);
-    fr_buffer_printf(out, ",\"reason\":");
-    fr_buffer_json_text(out, service->device.reason);
-    fr_buffer_printf(out, "}");
+    fr_json_text(json, "version", FR_VERSION);
+    fr_json_text(json, "model", service->conf->model);
+    fr_json_text(json, "phase", phase_name(atomic_load(&service->life.phase)));
+    fr_json_text(json, "kernel", service->trainer ? fr_trainer_kernel(service->trainer) : "");
+    fr_json_object(json, "device");
+    fr_json_text(json, "name", service->device.name);
+    fr_json_text(json, "card", service->device.card);
+    fr_json_text(json, "reason", service->device.reason);
+    fr_json_end(json);
 }
 
-static void document_status(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
+static void put_epochs(struct fr_json *json, const struct fr_snapshots *s)
 {
-    const struct fr_conf *conf = service->conf;
-    const struct fr_trainer_history *history = &s->trainer.history;
-    fr_buffer_printf(out, "{\"version\":\"%s\",\"model\":\"%s\",\"phase\":\"%s\",\"kernel\":\"%s\"", FR_VERSION,
-                     conf->model, phase_name(atomic_load(&service->life.phase)),
-                     service->trainer ? fr_trainer_kernel(service->trainer) : "");
-    put_device(service, out);
-    fr_buffer_printf(out,
-                     ",\"timeline\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"durable\":%" PRIu64 ",\"folded\":%" PRIu64
-                     ",\"folding\":%s,\"sent\":%" PRIu64 ",\"acked\":%" PRIu64,
-                     s->durable.timeline, s->trainer.epoch, s->durable.epoch, s->durable.folded,
-                     s->durable.folding ? "true" : "false", s->publisher.sent, s->publisher.acked);
-    fr_buffer_printf(out, ",\"journal\":{\"bytes\":%" PRIu64 ",\"unfolded_bytes\":%" PRIu64 ",\"first\":%" PRIu64 "}",
-                     s->durable.journal_bytes, s->durable.unfolded_bytes, s->durable.journal_first);
-    fr_buffer_printf(out, ",\"watermark_ms\":");
-    put_watermark(out, history->watermark_ms);
-    fr_buffer_printf(out,
-                     ",\"batches\":%" PRIu64 ",\"samples\":{\"trained\":%" PRIu64 ",\"metrics_only\":%" PRIu64
-                     ",\"masked\":%" PRIu64 ",\"quarantined\":%" PRIu64 "}",
-                     history->batches, history->samples, history->metrics_only, history->masked,
-                     history->quarantined_samples);
-    put_ingest(s, out);
-    put_outbox(s, out);
-    put_snapshots(service, out);
-    fr_buffer_printf(
-        out, ",\"memory\":{\"store_bytes\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"limit\":%" PRIu64 "},\"paused\":",
-        s->trainer.store_bytes, s->trainer.dirty_bytes, conf->memory_limit);
-    fr_buffer_json_text(out, s->trainer.paused);
-    fr_buffer_printf(out, ",\"held\":");
-    fr_buffer_json_text(out, history->held ? HELD : "");
-    fr_buffer_printf(out,
-                     ",\"publishable\":%" PRIu64 ",\"quarantine\":{\"batches\":%" PRIu64 ",\"samples\":%" PRIu64
-                     ",\"singly\":%" PRIu64 ",\"letters\":%" PRIu64 "}",
-                     history->publishable, history->quarantined_batches, history->quarantined_samples,
-                     history->quarantined_singly, s->trainer.run.quarantined_records);
-    put_freshness(service, out);
-    uint64_t unsaid, lost = fr_log_lost(&unsaid);
-    fr_buffer_printf(out, ",\"log\":{\"lines_lost\":%" PRIu64 "}", lost);
-    put_times(service, s, out);
-    fr_buffer_printf(out, ",");
-    put_number(out, "loss", s->trainer.run.last_loss, "");
-    put_tasks(&s->trainer, out);
-    put_tables(&s->trainer, out);
-    put_partitions(service, &s->ingest, out);
-    fr_buffer_printf(out, "}\n");
+    fr_json_u64(json, "timeline", s->durable.timeline);
+    fr_json_u64(json, "epoch", s->trainer.epoch);
+    fr_json_u64(json, "durable", s->durable.epoch);
+    fr_json_u64(json, "folded", s->durable.folded);
+    fr_json_bool(json, "folding", s->durable.folding);
+    fr_json_u64(json, "sent", s->publisher.sent);
+    fr_json_u64(json, "acked", s->publisher.acked);
+    fr_json_object(json, "journal");
+    fr_json_u64(json, "bytes", s->durable.journal_bytes);
+    fr_json_u64(json, "unfolded_bytes", s->durable.unfolded_bytes);
+    fr_json_u64(json, "first", s->durable.journal_first);
+    fr_json_end(json);
+}
+
+static void put_samples(struct fr_json *json, const struct fr_trainer_history *history)
+{
+    put_watermark(json, "watermark_ms", history->watermark_ms);
+    fr_json_u64(json, "batches", history->batches);
+    fr_json_object(json, "samples");
+    fr_json_u64(json, "trained", history->samples);
+    fr_json_u64(json, "metrics_only", history->metrics_only);
+    fr_json_u64(json, "masked", history->masked);
+    fr_json_u64(json, "quarantined", history->quarantined_samples);
+    fr_json_end(json);
+}
+
+/* What stops or holds: memory, pauses, the quarantine. */
+static void put_holds(struct fr_json *json, const struct fr_conf *conf, const struct fr_trainer_status *trainer)
+{
+    const struct fr_trainer_history *history = &trainer->history;
+    fr_json_object(json, "memory");
+    fr_json_u64(json, "store_bytes", trainer->store_bytes);
+    fr_json_u64(json, "dirty_bytes", trainer->dirty_bytes);
+    fr_json_u64(json, "limit", conf->memory_limit);
+    fr_json_end(json);
+    fr_json_text(json, "paused", trainer->paused);
+    fr_json_text(json, "held", history->held ? HELD : "");
+    fr_json_u64(json, "publishable", history->publishable);
+    fr_json_object(json, "quarantine");
+    fr_json_u64(json, "batches", history->quarantined_batches);
+    fr_json_u64(json, "samples", history->quarantined_samples);
+    fr_json_u64(json, "singly", history->quarantined_singly);
+    fr_json_u64(json, "letters", trainer->run.quarantined_records);
+    fr_json_end(json);
+}
+
+static void document_status(struct fr_service *service, const struct fr_snapshots *s, struct fr_json *json)
+{
+    const struct fr_trainer_status *trainer = &s->trainer;
+    uint64_t unsaid;
+    fr_json_object(json, NULL);
+    put_process(json, service);
+    put_epochs(json, s);
+    put_samples(json, &trainer->history);
+    put_ingest(json, &s->ingest);
+    put_ignored(json, &s->ingest.unknown, &trainer->history);
+    put_outbox(json, s);
+    put_snapshots(json, &service->loops.snapshot.shared);
+    put_holds(json, service->conf, trainer);
+    put_freshness(json, service->freshness);
+    fr_json_object(json, "log");
+    fr_json_u64(json, "lines_lost", fr_log_lost(&unsaid));
+    fr_json_end(json);
+    put_times(json, &trainer->run, &service->loops.durable.shared);
+    fr_json_number(json, "loss", trainer->run.last_loss);
+    put_tasks(json, trainer);
+    fr_json_object(json, "tables");
+    for (uint32_t i = 0; i < trainer->n_tables; i++)
+        put_table(json, &trainer->tables[i]);
+    fr_json_end(json);
+    put_partitions(json, service, &s->ingest);
+    fr_json_end(json);
 }
 
 static void start_reason(struct fr_service *service, char *reason, size_t size)
@@ -313,7 +368,7 @@ static void start_reason(struct fr_service *service, char *reason, size_t size)
         snprintf(reason, size, "starting");
 }
 
-static bool document_ready(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
+static bool document_ready(struct fr_service *service, const struct fr_snapshots *s, struct fr_json *json)
 {
     const struct fr_conf *conf = service->conf;
     int phase = atomic_load(&service->life.phase);
@@ -338,15 +393,15 @@ static bool document_ready(struct fr_service *service, const struct fr_snapshots
         snprintf(reason, sizeof(reason), "lag of %" PRId64 " ms is over ready_lag%s%s", s->ingest.lag_ms,
                  s->ingest.problem[0] ? ": " : "", s->ingest.problem);
     uint64_t total = atomic_load(&service->recovery.total_bytes);
-    fr_buffer_printf(out, "{\"ready\":%s,\"reason\":", reason[0] ? "false" : "true");
-    /* Ready with a part of the stream that waits: the text tells of it. */
-    fr_buffer_json_text(out, reason[0] ? reason : s->ingest.problem);
-    fr_buffer_printf(out, ",");
-    put_number(out, "progress",
-               total                          ? (double)atomic_load(&service->recovery.done_bytes) / (double)total
-               : phase == FR_PHASE_RECOVERING ? 0
-                                              : 1,
-               "}\n");
+    fr_json_object(json, NULL);
+    fr_json_bool(json, "ready", reason[0] == '\0');
+    /* Ready with a part of the stream that waits: the text says so. */
+    fr_json_text(json, "reason", reason[0] ? reason : s->ingest.problem);
+    fr_json_number(json, "progress",
+                   total                          ? (double)atomic_load(&service->recovery.done_bytes) / (double)total
+                   : phase == FR_PHASE_RECOVERING ? 0
+                                                  : 1);
+    fr_json_end(json);
     return reason[0] == '\0';
 }
 
@@ -369,16 +424,21 @@ static bool watermark_ahead(const struct fr_service *service, const struct fr_sn
     return true;
 }
 
-static void publish(struct fr_service *service, const char *path, bool good, struct fr_buffer *body)
+/* The document that `json` has written, and a line end. */
+static void publish(struct fr_service *service, const char *path, bool good, struct fr_json *json)
 {
+    struct fr_buffer *body = json->out;
+    fr_put_u8(body, '\n');
     fr_http_publish(service->http, path, good ? 200 : 503, "application/json", body->data, body->size);
     fr_buffer_clear(body);
+    json->follows = false;
 }
 
 void fr_documents_publish(struct fr_service *service)
 {
     struct fr_snapshots *s = fr_alloc(1, sizeof(*s));
     struct fr_buffer body = {0};
+    struct fr_json json = {.out = &body};
     s->trainer.history.watermark_ms = INT64_MIN;
     s->trainer.run.last_loss = NAN;
     s->recovered = atomic_load(&service->life.phase) != FR_PHASE_RECOVERING;
@@ -393,12 +453,12 @@ void fr_documents_publish(struct fr_service *service)
     if (service->durable)
         s->waiting_bytes =
             fr_durable_span(service->durable, s->publisher.acked + 1, s->durable.epoch, UINT64_MAX, NULL);
-    document_auc(service, &s->trainer, s->durable.timeline ? s->durable.timeline : 1, &body);
-    publish(service, "/auc", true, &body);
-    document_status(service, s, &body);
-    publish(service, "/status", true, &body);
-    s->ready = document_ready(service, s, &body);
-    publish(service, "/readyz", s->ready, &body);
+    document_auc(service, &s->trainer, s->durable.timeline ? s->durable.timeline : 1, &json);
+    publish(service, "/auc", true, &json);
+    document_status(service, s, &json);
+    publish(service, "/status", true, &json);
+    s->ready = document_ready(service, s, &json);
+    publish(service, "/readyz", s->ready, &json);
     fr_http_reason(service->http, "trainer", s->trainer.paused);
     char ahead[320];
     fr_http_reason(service->http, "watermark", watermark_ahead(service, s, ahead, sizeof(ahead)) ? ahead : NULL);

@@ -1,69 +1,61 @@
 /* A task's metrics as JSON: the one form of GET /auc and `freshet dump --metrics`. Undefined
  * numbers are null. */
-#include <inttypes.h>
-#include <math.h>
-
 #include "metrics/task.h"
 
-static void put_number(struct fr_buffer *out, const char *name, double value, const char *after)
+void fr_auc_result_json(struct fr_json *json, const char *name, const struct fr_auc_result *result, bool regression)
 {
-    if (isfinite(value))
-        fr_buffer_printf(out, "\"%s\":%.9g%s", name, value, after);
-    else
-        fr_buffer_printf(out, "\"%s\":null%s", name, after);
-}
-
-void fr_auc_result_json(const struct fr_auc_result *result, bool regression, struct fr_buffer *out)
-{
-    fr_buffer_printf(out, "{");
-    put_number(out, "auc", result->auc, ",");
-    put_number(out, "logloss", result->logloss, ",");
-    put_number(out, "calibration", result->calibration, ",");
-    put_number(out, "positive_rate", result->positive_rate, ",");
-    put_number(out, "prediction_mean", result->prediction_mean, ",");
+    fr_json_object(json, name);
+    fr_json_number(json, "auc", result->auc);
+    fr_json_number(json, "logloss", result->logloss);
+    fr_json_number(json, "calibration", result->calibration);
+    fr_json_number(json, "positive_rate", result->positive_rate);
+    fr_json_number(json, "prediction_mean", result->prediction_mean);
     if (regression)
-        put_number(out, "mse", result->mse, ",");
+        fr_json_number(json, "mse", result->mse);
     else
-        put_number(out, "outside", result->outside, ",");
-    put_number(out, "weight", result->weight, "}");
+        fr_json_number(json, "outside", result->outside);
+    fr_json_number(json, "weight", result->weight);
+    fr_json_end(json);
 }
 
-/* Without the brace that ends it. */
-static void put_gauc(struct fr_buffer *out, const struct fr_gauc_result *result)
+/* The object stays open. */
+static void begin_gauc(struct fr_json *json, const char *name, const struct fr_gauc_result *result)
 {
-    fr_buffer_printf(out, "{");
-    put_number(out, "auc", result->auc, ",");
-    put_number(out, "error_max", result->error_max, ",");
-    fr_buffer_printf(out, "\"groups\":%" PRIu64 ",", result->groups);
-    put_number(out, "weight", result->weight, "");
+    fr_json_object(json, name);
+    fr_json_number(json, "auc", result->auc);
+    fr_json_number(json, "error_max", result->error_max);
+    fr_json_u64(json, "groups", result->groups);
+    fr_json_number(json, "weight", result->weight);
 }
 
-void fr_task_result_json(const struct fr_task_result *result, const char *const *half_lives, struct fr_buffer *out)
+static void put_gauc(struct fr_json *json, const struct fr_task_result *result, const char *const *half_lives)
 {
-    fr_buffer_printf(out, "{\"decayed\":{");
+    begin_gauc(json, "gauc", &result->gauc);
+    fr_json_object(json, "decayed");
     for (uint32_t h = 0; h < result->n_half_lives; h++) {
-        fr_buffer_printf(out, "%s\"%s\":", h ? "," : "", half_lives[h]);
-        fr_auc_result_json(&result->decayed[h], result->regression, out);
+        begin_gauc(json, half_lives[h], &result->gauc_decayed[h]);
+        fr_json_end(json);
     }
-    fr_buffer_printf(out, "},\"lifetime\":");
-    fr_auc_result_json(&result->lifetime, result->regression, out);
-    if (result->has_gauc) {
-        fr_buffer_printf(out, ",\"gauc\":");
-        put_gauc(out, &result->gauc);
-        fr_buffer_printf(out, ",\"decayed\":{");
-        for (uint32_t h = 0; h < result->n_half_lives; h++) {
-            fr_buffer_printf(out, "%s\"%s\":", h ? "," : "", half_lives[h]);
-            put_gauc(out, &result->gauc_decayed[h]);
-            fr_buffer_printf(out, "}");
-        }
-        fr_buffer_printf(out, "}}");
-    } else {
-        fr_buffer_printf(out, ",\"gauc\":null");
-    }
-    fr_buffer_printf(out, ",\"served\":");
-    if (result->served.weight > 0)
-        fr_auc_result_json(&result->served, result->regression, out);
+    fr_json_end(json);
+    fr_json_end(json);
+}
+
+void fr_task_result_json(struct fr_json *json, const char *name, const struct fr_task_result *result,
+                         const char *const *half_lives)
+{
+    fr_json_object(json, name);
+    fr_json_object(json, "decayed");
+    for (uint32_t h = 0; h < result->n_half_lives; h++)
+        fr_auc_result_json(json, half_lives[h], &result->decayed[h], result->regression);
+    fr_json_end(json);
+    fr_auc_result_json(json, "lifetime", &result->lifetime, result->regression);
+    if (result->has_gauc)
+        put_gauc(json, result, half_lives);
     else
-        fr_buffer_printf(out, "null");
-    fr_buffer_printf(out, "}");
+        fr_json_null(json, "gauc");
+    if (result->served.weight > 0)
+        fr_auc_result_json(json, "served", &result->served, result->regression);
+    else
+        fr_json_null(json, "served");
+    fr_json_end(json);
 }

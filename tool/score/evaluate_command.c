@@ -195,13 +195,14 @@ static enum fr_auc_scores scores_of(const struct evaluating *e, uint32_t t)
 
 static void put_tasks(const struct evaluating *e, const struct fr_tool_cut *cut, size_t place, struct fr_buffer *out)
 {
+    struct fr_json json = {.out = out};
+    fr_json_object(&json, NULL);
     for (uint32_t t = 0; t < e->conf->n_tasks; t++) {
         struct fr_auc_result result;
         fr_tool_slices_result(&e->slices, t, scores_of(e, t), cut, place, &result);
-        fr_buffer_printf(out, "%s\"%s\":", t ? "," : "{", e->conf->tasks[t].name);
-        fr_auc_result_json(&result, scores_of(e, t) == FR_AUC_VALUES, out);
+        fr_auc_result_json(&json, e->conf->tasks[t].name, &result, scores_of(e, t) == FR_AUC_VALUES);
     }
-    fr_buffer_printf(out, "}");
+    fr_json_end(&json);
 }
 
 static size_t shown_of(const struct evaluating *e, const struct fr_tool_cut *cut)

@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 
+#include "base/json.h"
 #include "metrics/auc.h"
 #include "metrics/gauc.h"
 
@@ -65,10 +66,11 @@ struct fr_task_result {
     struct fr_gauc_result gauc; /* lifetime */
 };
 void fr_task_metrics_result(const struct fr_task_metrics *task, struct fr_task_result *out);
-/* One of its results, as an object; regression: with mse. */
-void fr_auc_result_json(const struct fr_auc_result *result, bool regression, struct fr_buffer *out);
-/* The task's object in /auc (docs/http.md, "/auc"); half_lives[i] names decayed[i]. */
-void fr_task_result_json(const struct fr_task_result *result, const char *const *half_lives, struct fr_buffer *out);
+/* Writes one of its results as an object (`name` as in base/json.h); regression: with mse. */
+void fr_auc_result_json(struct fr_json *json, const char *name, const struct fr_auc_result *result, bool regression);
+/* Writes the task's object in /auc (docs/http.md, "/auc"); half_lives[i] names decayed[i]. */
+void fr_task_result_json(struct fr_json *json, const char *name, const struct fr_task_result *result,
+                         const char *const *half_lives);
 void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_result *out);
 
 /* ---- section "metrics": tasks, and the time each is as of ---- */

@@ -301,7 +301,7 @@ FR_CASE(the_document_has_null_where_nothing_is_defined)
     struct fr_task_result result;
     struct fr_buffer text = {0};
     fr_task_metrics_result(task, &result);
-    fr_task_result_json(&result, names, &text);
+    fr_task_result_json(&(struct fr_json){.out = &text}, NULL, &result, names);
     fr_put_u8(&text, 0);
     assert_string_equal(
         (const char *)text.data,
@@ -312,7 +312,7 @@ FR_CASE(the_document_has_null_where_nothing_is_defined)
     fr_buffer_clear(&text);
     struct fr_task_metrics *grouped = fr_task_metrics_new(&options);
     fr_task_metrics_result(grouped, &result);
-    fr_task_result_json(&result, names, &text);
+    fr_task_result_json(&(struct fr_json){.out = &text}, NULL, &result, names);
     fr_put_u8(&text, 0);
     assert_non_null(strstr((const char *)text.data,
                            "\"gauc\":{\"auc\":null,\"error_max\":0,\"groups\":0,\"weight\":0,\"decayed\":{\"1m\":{"
