@@ -21,7 +21,7 @@ static void begin(struct fr_json *json, const char *name)
     fr_put_u8(json->out, ':');
 }
 
-static void open(struct fr_json *json, const char *name, char bracket, char end)
+static void open_nested(struct fr_json *json, const char *name, char bracket, char end)
 {
     FR_CHECK(json->depth < FR_JSON_DEPTH_MAX);
     begin(json, name);
@@ -32,12 +32,12 @@ static void open(struct fr_json *json, const char *name, char bracket, char end)
 
 void fr_json_object(struct fr_json *json, const char *name)
 {
-    open(json, name, '{', '}');
+    open_nested(json, name, '{', '}');
 }
 
 void fr_json_array(struct fr_json *json, const char *name)
 {
-    open(json, name, '[', ']');
+    open_nested(json, name, '[', ']');
 }
 
 void fr_json_end(struct fr_json *json)

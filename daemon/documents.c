@@ -285,6 +285,22 @@ static void put_process(struct fr_json *json, const struct fr_service *service)
     fr_json_end(json);
 }
 
+/* by_line: each begins a line, for those who read with grep. */
+static void put_problems(struct fr_json *json, const struct fr_readiness *readiness, bool by_line)
+{
+    fr_json_array(json, "problems");
+    for (size_t i = 0; i < readiness->n; i++) {
+        if (by_line)
+            fr_json_break(json);
+        fr_json_object(json, NULL);
+        fr_json_text(json, "where", readiness->problems[i].where);
+        fr_json_text(json, "text", readiness->problems[i].text);
+        fr_json_i64(json, "since_ms", readiness->problems[i].since_ms);
+        fr_json_end(json);
+    }
+    fr_json_end(json);
+}
+
 static void put_epochs(struct fr_json *json, const struct fr_snapshots *s)
 {
     fr_json_u64(json, "timeline", s->durable.timeline);
@@ -339,6 +355,7 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
     uint64_t unsaid;
     fr_json_object(json, NULL);
     put_process(json, service);
+    put_problems(json, &service->readiness, false);
     put_epochs(json, s);
     put_samples(json, &trainer->history);
     put_ingest(json, &s->ingest);
@@ -361,48 +378,17 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
     fr_json_end(json);
 }
 
-static void start_reason(struct fr_service *service, char *reason, size_t size)
+static void document_ready(const struct fr_service *service, const struct fr_snapshots *s, struct fr_json *json)
 {
-    fr_lifecycle_get_starting(&service->life, reason, size);
-    if (!reason[0])
-        snprintf(reason, size, "starting");
-}
-
-static bool document_ready(struct fr_service *service, const struct fr_snapshots *s, struct fr_json *json)
-{
-    const struct fr_conf *conf = service->conf;
-    int phase = atomic_load(&service->life.phase);
-    char reason[1100] = "";
-    if (phase == FR_PHASE_RECOVERING)
-        snprintf(reason, sizeof(reason), "recovering");
-    else if (phase == FR_PHASE_DRAINING)
-        snprintf(reason, sizeof(reason), "draining");
-    else if (!atomic_load(&service->loops.ingest.shared.started))
-        start_reason(service, reason, sizeof(reason));
-    else if (s->publisher.refused[0]) /* before what follows from it: a journal that is full */
-        snprintf(reason, sizeof(reason), "publisher: %s", s->publisher.refused);
-    else if (s->trainer.paused[0])
-        snprintf(reason, sizeof(reason), "paused: %s", s->trainer.paused);
-    else if (s->ingest.pause != FR_INGEST_READS)
-        snprintf(reason, sizeof(reason), "paused: %s", s->ingest.problem);
-    else if (fr_shared_durable_late(&service->loops.durable.shared, conf, service->clock, reason, sizeof(reason)))
-        ; /* said */
-    else if (s->ingest.problem[0] && (!s->ingest.connected || s->ingest.stands))
-        snprintf(reason, sizeof(reason), "ingest: %s", s->ingest.problem);
-    else if (s->ingest.lag_ms > conf->ingest.ready_lag_ms)
-        snprintf(reason, sizeof(reason), "lag of %" PRId64 " ms is over ready_lag%s%s", s->ingest.lag_ms,
-                 s->ingest.problem[0] ? ": " : "", s->ingest.problem);
-    uint64_t total = atomic_load(&service->recovery.total_bytes);
+    const struct fr_readiness *readiness = &service->readiness;
+    uint64_t total = atomic_load(&service->recovery.total_bytes), done = atomic_load(&service->recovery.done_bytes);
     fr_json_object(json, NULL);
-    fr_json_bool(json, "ready", reason[0] == '\0');
-    /* Ready with a part of the stream that waits: the text says so. */
-    fr_json_text(json, "reason", reason[0] ? reason : s->ingest.problem);
-    fr_json_number(json, "progress",
-                   total                          ? (double)atomic_load(&service->recovery.done_bytes) / (double)total
-                   : phase == FR_PHASE_RECOVERING ? 0
-                                                  : 1);
+    fr_json_bool(json, "ready", s->ready);
+    /* Ready while a part of the stream waits: the text says so. */
+    fr_json_text(json, "reason", s->ready ? s->ingest.problem : readiness->reason);
+    fr_json_number(json, "progress", total ? (double)done / (double)total : s->recovered ? 1 : 0);
+    put_problems(json, readiness, true);
     fr_json_end(json);
-    return reason[0] == '\0';
 }
 
 /* A history of before records were held against the clock, of lockstep, or a clock that was set
@@ -422,6 +408,17 @@ static bool watermark_ahead(const struct fr_service *service, const struct fr_sn
              "state_dir",
              (watermark_ms - now_ms) / 1000);
     return true;
+}
+
+/* What the snapshots give /healthz; the loops report the rest themselves. */
+static void report_reasons(struct fr_service *service, const struct fr_snapshots *s)
+{
+    char ahead[320];
+    fr_http_reason(service->http, "trainer", s->trainer.paused);
+    fr_http_reason(service->http, "watermark", watermark_ahead(service, s, ahead, sizeof(ahead)) ? ahead : NULL);
+    /* Before that the start itself says why it waits. */
+    fr_http_reason(service->http, "stream",
+                   atomic_load(&service->loops.ingest.shared.started) ? s->ingest.problem : NULL);
 }
 
 /* The document that `json` has written, and a line end. */
@@ -453,18 +450,15 @@ void fr_documents_publish(struct fr_service *service)
     if (service->durable)
         s->waiting_bytes =
             fr_durable_span(service->durable, s->publisher.acked + 1, s->durable.epoch, UINT64_MAX, NULL);
+    report_reasons(service, s);
+    fr_readiness_update(&service->readiness, service, s);
+    s->ready = service->readiness.reason[0] == '\0';
     document_auc(service, &s->trainer, s->durable.timeline ? s->durable.timeline : 1, &json);
     publish(service, "/auc", true, &json);
     document_status(service, s, &json);
     publish(service, "/status", true, &json);
-    s->ready = document_ready(service, s, &json);
+    document_ready(service, s, &json);
     publish(service, "/readyz", s->ready, &json);
-    fr_http_reason(service->http, "trainer", s->trainer.paused);
-    char ahead[320];
-    fr_http_reason(service->http, "watermark", watermark_ahead(service, s, ahead, sizeof(ahead)) ? ahead : NULL);
-    /* Before that the start itself says why it waits. */
-    fr_http_reason(service->http, "stream",
-                   atomic_load(&service->loops.ingest.shared.started) ? s->ingest.problem : NULL);
     fr_documents_series(service, s);
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);

@@ -17,6 +17,7 @@
 #include "metrics/thread_series.h"
 #include "policies.h"
 #include "progress.h"
+#include "readiness.h"
 #include "recovery.h"
 
 enum {
@@ -72,6 +73,7 @@ struct fr_service {
     /* main thread */
     uint64_t stop_ns; /* when the first SIGTERM came; 0: none */
     struct fr_progress progress;
+    struct fr_readiness readiness;
     struct fr_thread_series times;
     struct fr_process_series process;
     struct fr_settled settled;

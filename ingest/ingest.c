@@ -16,7 +16,6 @@
 #include <time.h>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "files.h"
 #include "kafka.h"
 
@@ -175,117 +174,6 @@ void fr_ingest_free(struct fr_ingest *ingest)
 
 /* ---- what other threads see ---- */
 
-static int64_t lag_ms(const struct fr_ingest *ingest, bool at_end)
-{
-    if (at_end)
-        return 0;
-    int64_t since = ingest->last_timestamp_ms > 0 ? ingest->last_timestamp_ms : ingest->started_ms;
-    int64_t lag = fr_wall_ms(ingest->clock) - since;
-    return lag > 0 ? lag : 0;
-}
-
-static bool stands(const struct fr_ingest *ingest)
-{
-    uint32_t waiting = 0, others = 0;
-    for (uint32_t i = 0; i < ingest->n_streams; i++) {
-        const struct fr_stream *stream = &ingest->streams[i];
-        if (stream->state == FR_STREAM_DONE || !fr_stream_its_turn(ingest, stream))
-            continue;
-        bool waits = stream->state == FR_STREAM_STOPPED && stream->there != FR_OK;
-        if (waits && stream->there == FR_E_NOT_FOUND)
-            return true;
-        waiting += waits;
-        others += !waits;
-    }
-    return waiting > 0 && others == 0;
-}
-
-static void publish(struct fr_ingest *ingest)
-{
-    struct fr_dead_counts dead = {0};
-    if (ingest->drained)
-        fr_transactions_look(ingest);
-    ingest->sink.counts(ingest->sink.self, &dead);
-    struct fr_ingest_status status = ingest->tally;
-    status.dead_sent = dead.sent;
-    status.dead_failed = dead.failed;
-    status.dead_without_value = dead.without_value;
-    status.n_partitions = ingest->n_streams;
-    status.at_end = ingest->n_streams > 0;
-    for (uint32_t i = 0; i < ingest->n_streams; i++)
-        status.at_end &= ingest->streams[i].at_end && ingest->streams[i].n_held == 0;
-    status.lag_ms = lag_ms(ingest, status.at_end);
-    status.stands = ingest->started && stands(ingest);
-    status.connected = fr_is_connected(ingest, status.problem, sizeof(status.problem));
-    if (ingest->started && status.connected == ingest->said_down) {
-        char quoted[320];
-        ingest->said_down = !status.connected;
-        if (ingest->said_down)
-            fr_log(FR_LOG_WARN, "ingest", "disconnected", "reason=%s",
-                   fr_log_quote(quoted, sizeof(quoted), status.problem));
-        else
-            fr_log(FR_LOG_INFO, "ingest", "connected", NULL);
-    }
-    if (status.connected) {
-        status.problem[0] = 0;
-        if (ingest->problem[0])
-            memcpy(status.problem, ingest->problem, sizeof(ingest->problem));
-        else
-            (void)ingest->sink.healthy(ingest->sink.self, status.problem, sizeof(status.problem));
-    }
-    fr_transactions_status(ingest, &status);
-    fr_ingest_malformed_status(ingest, &status);
-    status.n_slots = ingest->conf->n_slots;
-    status.unknown = *fr_decoder_unknown(ingest->polled->decoder);
-    struct fr_ingest_shared *shared = &ingest->shared;
-    pthread_mutex_lock(&shared->mutex);
-    struct fr_ingest_partition *partitions = shared->status.partitions;
-    if (shared->status_capacity < ingest->n_streams) {
-        partitions = fr_realloc(partitions, ingest->n_streams, sizeof(*partitions));
-        for (uint32_t i = shared->status_capacity; i < ingest->n_streams; i++) {
-            const struct fr_partition_position *p = fr_stream_position(ingest, &ingest->streams[i]);
-            memcpy(partitions[i].topic, p->topic, FR_TOPIC_MAX);
-            partitions[i].partition = p->partition;
-        }
-        shared->status_capacity = ingest->n_streams;
-    }
-    for (uint32_t i = 0; i < ingest->n_streams; i++) {
-        const struct fr_stream *stream = &ingest->streams[i];
-        const struct fr_source *source = &stream->feed->source;
-        int64_t high = fr_stream_is_read(stream) && source->high ? source->high(source->self, stream->partition) : -1;
-        high = high > stream->high ? high : stream->high;
-        partitions[i].waits = stream->state == FR_STREAM_STOPPED && fr_stream_its_turn(ingest, stream);
-        partitions[i].next_offset = stream->seen;
-        partitions[i].transaction_ms = fr_transaction_waited_ms(ingest, stream);
-        partitions[i].high = high > stream->seen ? high : stream->seen;
-    }
-    memcpy(shared->status.present, ingest->present, status.n_slots * sizeof(*ingest->present));
-    status.present = shared->status.present;
-    status.partitions = partitions;
-    shared->status = status;
-    pthread_mutex_unlock(&shared->mutex);
-}
-
-void fr_ingest_get_status(struct fr_ingest *ingest, struct fr_ingest_status *out)
-{
-    struct fr_ingest_shared *shared = &ingest->shared;
-    pthread_mutex_lock(&shared->mutex);
-    *out = shared->status;
-    out->partitions = fr_alloc(out->n_partitions ? out->n_partitions : 1, sizeof(*out->partitions));
-    if (out->n_partitions)
-        memcpy(out->partitions, shared->status.partitions, out->n_partitions * sizeof(*out->partitions));
-    out->present = fr_alloc(out->n_slots + 1, sizeof(*out->present));
-    memcpy(out->present, shared->status.present, out->n_slots * sizeof(*out->present));
-    pthread_mutex_unlock(&shared->mutex);
-}
-
-void fr_ingest_status_release(struct fr_ingest_status *status)
-{
-    free(status->partitions);
-    free(status->present);
-    *status = (struct fr_ingest_status){0};
-}
-
 void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions)
 {
     struct fr_ingest_shared *shared = &ingest->shared;
@@ -358,7 +246,7 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
         ingest->look_ns = ingest->discover_ns + (uint64_t)FR_LOOK_MS * 1000000u;
         ingest->started = true;
     }
-    publish(ingest);
+    fr_ingest_publish_status(ingest);
     return status;
 }
 
@@ -576,7 +464,7 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
         status = fr_streams_revive(ingest, err);
     if (status == FR_OK)
         status = turn(ingest, wait_ms, err);
-    publish(ingest);
+    fr_ingest_publish_status(ingest);
     return status;
 }
 
@@ -585,5 +473,5 @@ void fr_ingest_serve(struct fr_ingest *ingest)
     FR_CHECK(ingest->started);
     pass_commit(ingest, false);
     ingest->drained = false; /* nobody polls */
-    publish(ingest);
+    fr_ingest_publish_status(ingest);
 }

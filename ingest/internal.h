@@ -359,7 +359,7 @@ void fr_ingest_malformed_held(struct fr_ingest *ingest, const struct fr_stream *
 void fr_ingest_malformed_look(struct fr_ingest *ingest, uint64_t now_ns);
 /* The sink is full of letters that are withheld. */
 void fr_ingest_malformed_full(struct fr_ingest *ingest, const struct fr_stream *stream);
-/* Share and pause, and the problem when there is no other; writes what is due to the log. */
+/* Share, pause and the problem of records; writes what is due to the log. */
 void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_status *status);
 /* Lockstep: the open batch waits for a first good record. */
 bool fr_ingest_malformed_holds(struct fr_ingest *ingest);
@@ -411,8 +411,12 @@ void fr_transaction_event(struct fr_stream *stream, const struct fr_source_event
 void fr_transactions_look(struct fr_ingest *ingest);
 /* How long the stream's next record has waited for an open transaction; 0: it does not. */
 int64_t fr_transaction_waited_ms(const struct fr_ingest *ingest, const struct fr_stream *stream);
-/* Lag, the end, and the problem when there is no other; writes what is due to the log. */
+/* Lag, the end and the problem of transactions; writes what is due to the log. */
 void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *status);
+
+/* ingest_status.c */
+/* What other threads see from now on; says in the log when brokers are lost or found. */
+void fr_ingest_publish_status(struct fr_ingest *ingest);
 
 /* letters.c */
 /* What a letter repeats of a record that the stream's source gave; borrowed until its release. */

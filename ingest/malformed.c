@@ -521,20 +521,19 @@ void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_statu
     }
     status->malformed_share = records ? (double)malformed / (double)records : 0.0;
     status->pause = watch->pause;
-    if (status->pause != FR_INGEST_READS) /* whatever else is wrong: this waits for somebody */
-        snprintf(status->problem, sizeof(status->problem), "%s", watch->paused);
-    if (status->problem[0])
-        return;
     double most = (double)ingest->conf->ingest.malformed_max;
-    if (malformed >= FR_SHARE_MIN && status->malformed_share > most)
-        snprintf(status->problem, sizeof(status->problem),
+    char *problem = status->problems[FR_INGEST_PROBLEM_RECORDS];
+    if (status->pause != FR_INGEST_READS)
+        snprintf(problem, FR_PROBLEM_MAX, "%s", watch->paused);
+    else if (malformed >= FR_SHARE_MIN && status->malformed_share > most)
+        snprintf(problem, FR_PROBLEM_MAX,
                  "%" PRIu64 " of the last minute's %" PRIu64 " records are malformed (%s; %.60s/%" PRId32
                  " offset %" PRId64 ": %.80s); %s",
                  malformed, records, fr_malformed_names[status->last_malformed.kind], status->last_malformed.topic,
                  status->last_malformed.partition, status->last_malformed.offset, status->last_malformed.reason,
                  ingest->held.n || ingest->withholding ? waits : "they go to the dead-letter topic");
     else if (future >= FR_SHARE_MIN && (double)future > most * (double)records)
-        snprintf(status->problem, sizeof(status->problem),
+        snprintf(problem, FR_PROBLEM_MAX,
                  "%" PRIu64 " of the last minute's %" PRIu64
                  " records lie further than ingest.future_max ahead and go to the dead-letter topic: some producers' "
                  "clocks are ahead; find them by topic and partition of record_from_future in the log, and set their "

@@ -95,15 +95,13 @@ void fr_transactions_status(struct fr_ingest *ingest, struct fr_ingest_status *s
     if (longest_ms < patience_ms)
         return;
     tell(ingest, longest, n, longest_ms, now_ns);
-    if (status->problem[0])
-        return;
     const struct fr_partition_position *p = fr_stream_position(ingest, longest);
     const struct fr_source *source = &longest->feed->source;
     int64_t high = source->high(source->self, longest->partition);
     char more[32] = "";
     if (n > 1)
         snprintf(more, sizeof(more), ", %" PRIu32 " partitions", n);
-    snprintf(status->problem, sizeof(status->problem),
+    snprintf(status->problems[FR_INGEST_PROBLEM_TRANSACTIONS], FR_PROBLEM_MAX,
              "%.100s/%" PRId32 ": records from offset %" PRId64 " to %" PRId64
              " wait for a producer's transaction, open for %" PRId64
              " s or more%s; brokers end it after the producer's transaction.timeout.ms; one that stays longer is "

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "metrics/series.h"
 #include "server.h"
 
@@ -49,20 +50,13 @@ struct fr_http {
     struct reason reasons[FR_HTTP_REASONS_MAX];
 };
 
-static void put_reason(struct fr_buffer *body, size_t *count, const char *source, const char *text)
-{
-    char joined[320];
-    snprintf(joined, sizeof(joined), "%s: %s", source, text);
-    if ((*count)++)
-        fr_put_u8(body, ',');
-    fr_buffer_json_text(body, joined);
-}
+typedef void visit_problem(void *self, const char *source, const char *text);
 
-static int health(struct fr_http *http, struct fr_buffer *body)
+/* Returns the number of loops without a turn. */
+static size_t visit_problems(struct fr_http *http, visit_problem *visit, void *self)
 {
     uint64_t now_ns = fr_mono_ns(http->clock);
-    size_t stuck = 0, count = 0;
-    struct fr_buffer reasons = {0};
+    size_t stuck = 0;
     pthread_mutex_lock(&http->lock);
     for (size_t i = 0; i < FR_HTTP_WATCHES_MAX; i++) {
         const struct watch *watch = &http->watches[i];
@@ -72,16 +66,35 @@ static int health(struct fr_http *http, struct fr_buffer *body)
         char text[96];
         snprintf(text, sizeof(text), "no turn for %lld ms; restart the daemon",
                  (long long)((now_ns - watch->beat_ns) / 1000000));
-        put_reason(&reasons, &count, watch->loop, text);
+        visit(self, watch->loop, text);
         stuck++;
     }
     for (size_t i = 0; i < FR_HTTP_REASONS_MAX; i++)
         if (http->reasons[i].source[0] && http->reasons[i].text[0])
-            put_reason(&reasons, &count, http->reasons[i].source, http->reasons[i].text);
+            visit(self, http->reasons[i].source, http->reasons[i].text);
     pthread_mutex_unlock(&http->lock);
-    fr_buffer_printf(body, "{\"status\":\"%s\",\"reasons\":[", count ? "degraded" : "ok");
-    if (reasons.size)
-        fr_buffer_append(body, reasons.data, reasons.size);
+    return stuck;
+}
+
+void fr_http_visit_problems(struct fr_http *http, visit_problem *visit, void *self)
+{
+    (void)visit_problems(http, visit, self);
+}
+
+static void put_reason(void *self, const char *source, const char *text)
+{
+    char joined[320];
+    snprintf(joined, sizeof(joined), "%s: %s", source, text);
+    fr_json_text(self, NULL, joined);
+}
+
+static int health(struct fr_http *http, struct fr_buffer *body)
+{
+    struct fr_buffer reasons = {0};
+    struct fr_json list = {.out = &reasons};
+    size_t stuck = visit_problems(http, put_reason, &list);
+    fr_buffer_printf(body, "{\"status\":\"%s\",\"reasons\":[", list.follows ? "degraded" : "ok");
+    fr_buffer_append(body, reasons.data, reasons.size);
     fr_buffer_printf(body, "]}\n");
     fr_buffer_release(&reasons);
     return stuck ? 503 : 200;

@@ -278,11 +278,17 @@ class Cases:
         daemon = self.daemon("full", env=shim)
         wait_until(lambda: "make room under" in " ".join(daemon.json("/healthz").get("reasons", [])), "/healthz says that an epoch waits for room")
         wait_until(lambda: "room on the disk" in daemon.json("/readyz").get("reason", ""), "/readyz says that an epoch is late")
+        for path in ("/readyz", "/status"):
+            listed = {problem["where"]: problem for problem in daemon.json(path)["problems"]}
+            assert {"durable", "journal"} <= set(listed), f"{path} lists the epoch that waits and what it waits for: {listed}"
+            assert "make room under" in listed["journal"]["text"] and listed["journal"]["since_ms"] > 0, listed
+        assert daemon.get("/readyz")[1].splitlines()[0].startswith('{"ready":false,"reason":"epoch '), "the first line has the first problem"
         assert daemon.running()
         full.unlink()
         wait_until(lambda: trained(daemon) == 2000, "2000 samples after space is there")
         wait_until(lambda: daemon.get("/readyz")[0] == 200, "/readyz says ready")
         assert daemon.json("/healthz")["status"] == "ok", daemon.json("/healthz")
+        assert daemon.json("/status")["problems"] == [], daemon.json("/status")["problems"]
         daemon.drain()
         self.ledger_is_exact("full", 2000)
 

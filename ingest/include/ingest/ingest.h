@@ -151,6 +151,22 @@ struct fr_ingest_refusal {
 
 enum { FR_PROBLEM_MAX = 600 };
 
+/* What can be wrong with reading, several at once: names for /status, in the order in which one of
+ * them is `problem`. */
+#define FR_INGEST_PROBLEMS(X)                                                                                          \
+    X(BROKERS, "brokers")                   /* none is connected */                                                    \
+    X(STREAMS, "streams")                   /* partitions or files that cannot be read now */                          \
+    X(DEAD_LETTER_SINK, "dead_letter_sink") /* dead letters wait */                                                    \
+    X(TRANSACTIONS, "transactions")         /* records wait for a producer's open transaction */                       \
+    X(RECORDS, "records")                   /* many are malformed, or ahead of a clock */
+enum fr_ingest_problem {
+#define FR_INGEST_PROBLEM_ENUM(name, text) FR_INGEST_PROBLEM_##name,
+    FR_INGEST_PROBLEMS(FR_INGEST_PROBLEM_ENUM)
+#undef FR_INGEST_PROBLEM_ENUM
+        FR_INGEST_PROBLEM_KINDS
+};
+extern const char *const fr_ingest_problems[FR_INGEST_PROBLEM_KINDS];
+
 /* Why reading is paused: all records are refused, as malformed or for an event time that is ahead
  * of their Kafka timestamps; or of this host's clock, and then it continues by itself. */
 enum fr_ingest_pause { FR_INGEST_READS, FR_INGEST_PAUSED_RECORDS, FR_INGEST_PAUSED_CLOCK };
@@ -180,7 +196,11 @@ struct fr_ingest_status {
     bool connected;
     /* no partition or file whose turn it is can be read, or a topic is gone */
     bool stands;
+    char problems[FR_INGEST_PROBLEM_KINDS][FR_PROBLEM_MAX]; /* "": none of the kind */
+    /* The problem that comes first: of RECORDS while reading is paused for them, which needs
+     * somebody's help, else the first of the list; "": none. */
     char problem[FR_PROBLEM_MAX];
+    enum fr_ingest_problem first; /* its kind; meaningless without one */
 };
 void fr_ingest_get_status(struct fr_ingest *ingest, struct fr_ingest_status *out);
 void fr_ingest_status_release(struct fr_ingest_status *status);

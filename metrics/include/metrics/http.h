@@ -53,5 +53,9 @@ void fr_http_unwatch(struct fr_http *http, int loop);
 /* Replaces the reason of `source` ("publisher"); NULL or empty clears it. Any reason makes /healthz
  * degraded. */
 void fr_http_reason(struct fr_http *http, const char *source, const char *text);
+/* Calls `visit` for every problem that /healthz shows at this moment: loops without a turn first,
+ * then reasons. `visit` must not call the server. Any thread. */
+void fr_http_visit_problems(struct fr_http *http, void (*visit)(void *self, const char *source, const char *text),
+                            void *self);
 
 #endif

@@ -27,6 +27,8 @@ struct world {
     struct fr_durable_status durable;
     struct fr_buffer bodies[DOCUMENTS];
     int codes[DOCUMENTS];
+    const char *reasons[4][2]; /* of /healthz: source, text */
+    size_t n_reasons;
 };
 
 static struct world *w;
@@ -79,6 +81,14 @@ WRAP(const char *, fr_trainer_kernel, const struct fr_trainer *trainer)
 WRAP(void, fr_http_reason, struct fr_http *http, const char *source, const char *text)
 {
     (void)http, (void)source, (void)text;
+}
+
+WRAP(void, fr_http_visit_problems, struct fr_http *http,
+     void (*visit)(void *self, const char *source, const char *text), void *self)
+{
+    (void)http;
+    for (size_t i = 0; i < w->n_reasons; i++)
+        visit(self, w->reasons[i][0], w->reasons[i][1]);
 }
 
 WRAP(void, fr_http_publish, struct fr_http *http, const char *path, int status, const char *content_type,
@@ -316,12 +326,127 @@ FR_CASE(documents_are_those_on_record_to_the_byte)
     fr_buffer_release(&documents);
 }
 
+/* ---- problems ---- */
+
+static const char *readyz(int code)
+{
+    fr_documents_publish(&w->service);
+    assert_int_equal(w->codes[2], code);
+    return (const char *)w->bodies[2].data;
+}
+
+static void ingest_problem(enum fr_ingest_problem kind, const char *text)
+{
+    snprintf(w->ingest.problems[kind], FR_PROBLEM_MAX, "%s", text);
+    if (!w->ingest.problem[0]) {
+        snprintf(w->ingest.problem, FR_PROBLEM_MAX, "%s", text);
+        w->ingest.first = kind;
+    }
+}
+
+/* An epoch that was cut three seconds ago and is not durable. */
+static void make_late(void)
+{
+    struct fr_shared_durable *durable = &w->service.loops.durable.shared;
+    atomic_store(&durable->waiting_cut_ns, w->clock.mono_ns);
+    atomic_store(&durable->waits_for, "dead letters to be acknowledged");
+    fr_clock_fake_advance_ms(&w->clock, 3000);
+}
+
+FR_CASE(every_problem_is_listed_and_the_first_is_the_reason)
+{
+    run_service();
+    make_late();
+    snprintf(w->publisher.refused, sizeof(w->publisher.refused), "raise max.message.bytes");
+    snprintf(w->publisher.problem, sizeof(w->publisher.problem), "too large");
+    snprintf(w->trainer.paused, sizeof(w->trainer.paused), "journal_max: full");
+    w->ingest.connected = false;
+    w->ingest.lag_ms = 30001;
+    ingest_problem(FR_INGEST_PROBLEM_BROKERS, "brokers b1: down");
+    ingest_problem(FR_INGEST_PROBLEM_STREAMS, "samples/0: no leader");
+    ingest_problem(FR_INGEST_PROBLEM_DEAD_LETTER_SINK, "4 letters wait");
+    w->reasons[0][0] = "trainer", w->reasons[0][1] = "journal_max: full"; /* the same as above */
+    w->reasons[1][0] = "journal", w->reasons[1][1] = "make room";
+    w->n_reasons = 2;
+    assert_string_equal(
+        readyz(503),
+        "{\"ready\":false,\"reason\":\"publisher: raise max.message.bytes\",\"progress\":1,\"problems\":[\n"
+        "{\"where\":\"publisher\",\"text\":\"raise max.message.bytes\",\"since_ms\":1767225603000},\n"
+        "{\"where\":\"trainer\",\"text\":\"journal_max: full\",\"since_ms\":1767225603000},\n"
+        "{\"where\":\"durable\",\"text\":\"epoch 1 is not durable 3.0 s after its cut: it waits for dead letters to "
+        "be acknowledged\",\"since_ms\":1767225603000},\n"
+        "{\"where\":\"brokers\",\"text\":\"brokers b1: down\",\"since_ms\":1767225603000},\n"
+        "{\"where\":\"lag\",\"text\":\"lag of 30001 ms is over ready_lag\",\"since_ms\":1767225603000},\n"
+        "{\"where\":\"streams\",\"text\":\"samples/0: no leader\",\"since_ms\":1767225603000},\n"
+        "{\"where\":\"dead_letter_sink\",\"text\":\"4 letters wait\",\"since_ms\":1767225603000},\n"
+        "{\"where\":\"journal\",\"text\":\"make room\",\"since_ms\":1767225603000}]}\n");
+    assert_non_null(strstr((const char *)w->bodies[1].data,
+                           ",\"problems\":[{\"where\":\"publisher\",\"text\":\"raise max.message.bytes\","));
+}
+
+FR_CASE(the_reason_is_that_of_the_first_problem_that_is_left)
+{
+    static const char *const reasons[] = {"paused: journal_max: full", "epoch 1 is not durable",
+                                          "ingest: samples/0: no leader",
+                                          "lag of 30001 ms is over ready_lag: samples/0: no leader"};
+    run_service();
+    make_late();
+    snprintf(w->trainer.paused, sizeof(w->trainer.paused), "journal_max: full");
+    ingest_problem(FR_INGEST_PROBLEM_STREAMS, "samples/0: no leader");
+    w->ingest.stands = true;
+    w->ingest.lag_ms = 30001;
+    for (size_t i = 0; i < FR_ARRAY_LEN(reasons); i++) {
+        char expected[160];
+        snprintf(expected, sizeof(expected), "{\"ready\":false,\"reason\":\"%s", reasons[i]);
+        assert_memory_equal(readyz(503), expected, strlen(expected));
+        w->trainer.paused[0] = '\0';
+        if (i == 1)
+            atomic_store(&w->service.loops.durable.shared.waiting_cut_ns, 0);
+        w->ingest.stands = i < 2;
+    }
+    w->ingest.lag_ms = 0; /* a part of the stream waits, and the rest is read */
+    assert_non_null(strstr(readyz(200), "{\"ready\":true,\"reason\":\"samples/0: no leader\",\"progress\":1,"));
+    assert_non_null(strstr(readyz(200), "\n{\"where\":\"streams\",\"text\":\"samples/0: no leader\","));
+}
+
+FR_CASE(records_that_stop_reading_come_before_other_problems_of_the_stream)
+{
+    run_service();
+    ingest_problem(FR_INGEST_PROBLEM_RECORDS, "all records are malformed");
+    ingest_problem(FR_INGEST_PROBLEM_BROKERS, "brokers b1: down");
+    w->ingest.pause = FR_INGEST_PAUSED_RECORDS;
+    w->ingest.connected = false;
+    const char *text = readyz(503);
+    assert_non_null(strstr(text, "\"reason\":\"paused: all records are malformed\""));
+    assert_true(strstr(text, "\"where\":\"records\"") < strstr(text, "\"where\":\"brokers\""));
+}
+
+FR_CASE(a_problem_has_a_time_until_it_is_gone)
+{
+    run_service();
+    snprintf(w->publisher.problem, sizeof(w->publisher.problem), "broker b1 is away");
+    assert_non_null(strstr(readyz(200), "\"text\":\"broker b1 is away\",\"since_ms\":1767225600000}"));
+    fr_clock_fake_advance_ms(&w->clock, 500);
+    /* still the publisher */
+    snprintf(w->publisher.problem, sizeof(w->publisher.problem), "broker b2 is away");
+    assert_non_null(strstr(readyz(200), "\"text\":\"broker b2 is away\",\"since_ms\":1767225600000}"));
+    w->publisher.problem[0] = '\0';
+    assert_string_equal(readyz(200), "{\"ready\":true,\"reason\":\"\",\"progress\":1,\"problems\":[]}\n");
+    fr_clock_fake_advance_ms(&w->clock, 500);
+    snprintf(w->publisher.problem, sizeof(w->publisher.problem), "broker b1 is away");
+    assert_non_null(strstr(readyz(200), "\"since_ms\":1767225601000}"));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(documents_are_those_on_record_to_the_byte),
+        CASE(every_problem_is_listed_and_the_first_is_the_reason),
+        CASE(the_reason_is_that_of_the_first_problem_that_is_left),
+        CASE(records_that_stop_reading_come_before_other_problems_of_the_stream),
+        CASE(a_problem_has_a_time_until_it_is_gone),
     };
     return cmocka_run_group_tests_name("daemon documents", tests, NULL, NULL);
 }

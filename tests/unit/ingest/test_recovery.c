@@ -1,6 +1,7 @@
 /* The start check and what happens when a partition cannot be read any more: losses, another log,
  * brokers that are away. */
 #include "fixture.h"
+#include "status_of.h"
 
 /* Ten one-sample records on one partition, all trained, then killed. */
 static struct service *trained(const char *ingest)
@@ -246,6 +247,30 @@ FR_CASE(brokers_that_are_away_are_a_problem_not_an_error)
     assert_int_equal(s->n_batches, 2);
 }
 
+FR_CASE(problems_of_different_kinds_are_reported_at_once)
+{
+    struct service *s = service_new(", batch_size: 1", 2);
+    append(&s->log, 0, 1);
+    s->log.partitions[1].gone = true;
+    service_serve(s);
+    s->dead.full = s->log.down = true;
+    service_run(s);
+    struct fr_ingest_status status = status_of(s);
+    assert_string_equal(status.problem, "brokers are down");
+    assert_int_equal(status.first, FR_INGEST_PROBLEM_BROKERS);
+    assert_string_equal(status.problems[FR_INGEST_PROBLEM_BROKERS], "brokers are down");
+    assert_string_equal(status.problems[FR_INGEST_PROBLEM_STREAMS],
+                        "samples/1: no offsets: no leader (1 of 2 partitions wait)");
+    assert_string_equal(status.problems[FR_INGEST_PROBLEM_DEAD_LETTER_SINK], "letters wait");
+    assert_string_equal(status.problems[FR_INGEST_PROBLEM_TRANSACTIONS], "");
+    assert_string_equal(status.problems[FR_INGEST_PROBLEM_RECORDS], "");
+    s->log.down = false;
+    service_run(s);
+    status = status_of(s);
+    assert_string_equal(status.problem, "samples/1: no offsets: no leader (1 of 2 partitions wait)");
+    assert_string_equal(status.problems[FR_INGEST_PROBLEM_BROKERS], "");
+}
+
 FR_CASE(a_partition_without_leader_delays_itself_alone)
 {
     struct service *s = service_new(", batch_size: 2", 3);
@@ -332,6 +357,7 @@ int main(void)
         SERVICE_CASE(records_deleted_while_running_are_skipped_under_earliest),
         SERVICE_CASE(a_topic_deleted_while_running_is_waited_for_and_checked),
         SERVICE_CASE(brokers_that_are_away_are_a_problem_not_an_error),
+        SERVICE_CASE(problems_of_different_kinds_are_reported_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

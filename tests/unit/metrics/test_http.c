@@ -185,6 +185,26 @@ FR_CASE(a_head_that_is_too_long_is_refused)
     assert_int_equal(get(scene, "/healthz", reply, sizeof(reply)), 200);
 }
 
+static void put_problem(void *self, const char *source, const char *text)
+{
+    fr_buffer_printf(self, "%s: %s\n", source, text);
+}
+
+FR_CASE(the_problems_of_health_can_be_listed)
+{
+    struct scene *scene = *state;
+    struct fr_buffer list = {0};
+    fr_http_reason(scene->http, "publisher", "broker down");
+    fr_http_reason(scene->http, "fold", "no room");
+    fr_http_reason(scene->http, "publisher", NULL);
+    (void)fr_http_watch(scene->http, "trainer", 1000);
+    fr_clock_fake_advance_ms(&scene->clock, 1500);
+    fr_http_visit_problems(scene->http, put_problem, &list);
+    fr_buffer_terminate(&list);
+    assert_string_equal((const char *)list.data, "trainer: no turn for 1500 ms; restart the daemon\nfold: no room\n");
+    fr_buffer_release(&list);
+}
+
 FR_CASE(a_port_in_use_is_named)
 {
     struct scene *scene = *state;
@@ -203,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_published_document_is_served_until_it_is_replaced, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_problems_of_health_can_be_listed, setup, teardown),
         cmocka_unit_test_setup_teardown(health_is_degraded_with_a_reason_and_503_only_when_a_loop_is_stuck, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(metrics_are_rendered_on_request, setup, teardown),
