@@ -1,7 +1,7 @@
 /* Wiring: makes each object, gives it to whoever uses it, and ends and frees all of them in order.
  *
- * At the start HTTP comes first, so that /healthz and /readyz answer during recovery (recovery.c).
- * What the main thread does while the loops run is in run.c. */
+ * At the start HTTP comes first, so that /healthz and /readyz answer during recovery
+ * (recovery_thread.c). What the main thread does while the loops run is in run.c. */
 #include "service.h"
 
 #include <stdio.h>

@@ -3,12 +3,11 @@
  *
  * The threads are drawn in loops/loops.h; each loop's struct there says what crosses to others.
  * What stands here is either constant once the loops run (options, modules, rings, device), or the
- * main thread's. Until the loops run, recovery has a thread of its own (recovery.h), and the main
- * thread uses nothing of what it restores. */
+ * main thread's. Until the loops run, recovery has a thread of its own (recovery_thread.h), and the
+ * main thread uses nothing of what it restores. */
 #ifndef FR_DAEMON_SERVICE_H
 #define FR_DAEMON_SERVICE_H
 
-#include "device.h"
 #include "documents.h"
 #include "exit_code.h"
 #include "identity.h"
@@ -18,7 +17,8 @@
 #include "policies.h"
 #include "progress.h"
 #include "readiness.h"
-#include "recovery.h"
+#include "recovery_thread.h"
+#include "service_device.h"
 
 enum {
     /* one being filled, one becoming durable (docs/architecture.md) */
@@ -30,7 +30,7 @@ enum {
     FR_CLOSE_S = 5,
 };
 
-/* What the command line asks for; main.c writes it before fr_service_open. Borrowed. */
+/* What the command line asks for; freshetd.c writes it before fr_service_open. Borrowed. */
 struct fr_service_options {
     const char *config; /* path of the configuration */
     bool until_end;

@@ -1,7 +1,7 @@
 /* The fold loop moves durable epochs from the journal into the cold store, and takes savepoints,
  * which are of what is folded.
  *
- *   fold.c        folds everything durable
+ *   fold_all.c    folds everything durable
  *   savepoints.c  when savepoints are taken and which ones stay; folds first
  *   fold_loop.c   the turn: a fold when it is due, else the savepoints' part
  *

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "check.h"
+#include "config_check.h"
 
 static const char frame[] = "version: 1\n"
                             "model: m\n"

@@ -7,8 +7,8 @@
  *   identity, epoch_wall_ms   recovery thread, until it is joined    main thread afterwards
  *
  * The atomics are sequentially consistent; progress is read as two numbers of about one moment. */
-#ifndef FR_DAEMON_RECOVERY_H
-#define FR_DAEMON_RECOVERY_H
+#ifndef FR_DAEMON_RECOVERY_THREAD_H
+#define FR_DAEMON_RECOVERY_THREAD_H
 
 #include <stdatomic.h>
 

@@ -1,6 +1,6 @@
 /* The device that the network is computed on; chosen at the start, then constant. */
-#ifndef FR_DAEMON_DEVICE_H
-#define FR_DAEMON_DEVICE_H
+#ifndef FR_DAEMON_SERVICE_DEVICE_H
+#define FR_DAEMON_SERVICE_DEVICE_H
 
 #include "conf/conf.h"
 #include "graph/graph.h"

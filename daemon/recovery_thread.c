@@ -1,10 +1,10 @@
-/* Recovery (recovery.h): opens the state, compares it with the configuration, and restores the
- * trainer, the stream positions and what was announced.
+/* Recovery (recovery_thread.h): opens the state, compares it with the configuration, and restores
+ * the trainer, the stream positions and what was announced.
  *
  * It has a thread of its own while the main thread waits for signals: one signal ends it within
  * moments, a second one the process. Either way nothing is lost. Until the thread is joined, the
  * service is the thread's, except the atomics of `struct fr_recovery` and stop_ns. */
-#include "recovery.h"
+#include "recovery_thread.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

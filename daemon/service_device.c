@@ -4,7 +4,7 @@
  * it goes on without; `cuda` does not go on.
  *
  * Owner: the service, before the trainer is made. */
-#include "device.h"
+#include "service_device.h"
 
 #include <inttypes.h>
 #include <stdio.h>

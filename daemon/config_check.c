@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "check.h"
+#include "config_check.h"
 #include "exporter/publisher.h"
 #include "ingest/ingest.h"
 #include "trainer/trainer.h"

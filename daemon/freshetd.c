@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/trace.h"
-#include "check.h"
+#include "config_check.h"
 #include "process_limits.h"
 #include "service.h"
 #include "signals.h"

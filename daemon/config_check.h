@@ -1,6 +1,6 @@
-/* What `--check` finds beyond the grammar of the configuration (check.c). */
-#ifndef FR_DAEMON_CHECK_H
-#define FR_DAEMON_CHECK_H
+/* What `--check` finds beyond the grammar of the configuration (config_check.c). */
+#ifndef FR_DAEMON_CONFIG_CHECK_H
+#define FR_DAEMON_CONFIG_CHECK_H
 
 #include "conf/conf.h"
 
