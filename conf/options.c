@@ -402,7 +402,7 @@ const struct fr_option fr_options[] = {
         "its output before the sigmoid; this or `prob`", .views = MODEL),
     CUSTOM("tasks.*.prob", "list of earlier tasks", task_prob,
            "its probability is the product of theirs (ESMM, Ma et al. 2018)", .views = MODEL),
-    CUSTOM("tasks.*.loss", "`logloss`, `none`, `mse`, `pairwise`, `focal` or `{focal: {gamma, alpha}}`", task_loss,
+    CUSTOM("tasks.*.loss", FR_TASK_LOSSES_AND(" or `{focal: {gamma, alpha}}`"), task_loss,
            "`none`: measured only; `mse`: the score is the output itself; `pairwise`: order within a group (at most "
            "65,536 pairs of it)",
            .initial = "logloss", .views = MODEL | TRAINING, .as = "focal"),
@@ -412,7 +412,7 @@ const struct fr_option fr_options[] = {
            .views = TRAINING),
     RANGED(REAL, "tasks.*.weight", IN(fr_conf_task, weight), 0, 1e6, "1", "its factor in the total", .views = TRAINING),
     ROW(BOOL, "tasks.*.bias_from_labels", IN(fr_conf_task, bias_from_labels), "true",
-        "logloss, focal: the bias the logit adds begins at the log-odds of the first labels"),
+        FR_PRIOR_LOSSES_AND(": the bias the logit adds begins at the log-odds of the first labels")),
     ENTRIES("losses", fr_conf, losses, n_losses, fr_conf_loss, 0, FR_TASKS_MAX, "list of losses",
             "auxiliary losses, at most 16", .flow = true, .noun = "loss", .entry = fr_option_read_loss,
             .settled = "which parameters have a state follows from it", .top = TRAINING),

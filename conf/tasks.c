@@ -86,9 +86,13 @@ static void read_factor(struct fr_loader *loader, const struct fr_node *node, co
     conf->n_tasks = count;
     if (found == FR_NO_INDEX)
         return;
-    if (conf->tasks[found].n_prob > 0 || conf->tasks[found].loss == FR_LOSS_MSE)
-        fr_refuse(loader, node, path, "task `%s` %s; expected one with a logit and its probability", node->text,
-                  conf->tasks[found].n_prob > 0 ? "is a product itself" : "predicts a value (mse)");
+    const struct fr_conf_task *factor = &conf->tasks[found];
+    if (factor->n_prob > 0)
+        fr_refuse(loader, node, path, "task `%s` is a product itself; expected one with a logit and its probability",
+                  node->text);
+    else if (fr_loss_prediction(factor->loss) == FR_PREDICTS_VALUE)
+        fr_refuse(loader, node, path, "task `%s` predicts a value (%s); expected one with a logit and its probability",
+                  node->text, fr_task_loss_text(factor->loss));
     for (uint32_t i = 0; i < task->n_prob; i++) {
         if (task->prob[i] == found)
             fr_loader_twice(loader, node, path, "task");
@@ -123,26 +127,28 @@ FR_READ(task_loss)
         fr_loader_read(loader, &choice, node, path, task);
         return;
     }
-    const struct fr_node *body = fr_node_get(node, "focal");
-    if (!body || node->count != 1) {
+    enum fr_task_loss loss;
+    bool named = node->kind == FR_NODE_MAP && node->count == 1 && fr_task_loss_parse(node->keys[0]->text, &loss);
+    const char *options = named ? fr_loss_options(loss) : NULL;
+    if (!options) {
         fr_loader_unlike(loader, node, path, option->form);
         return;
     }
     char below[FR_PATH_MAX];
-    fr_path_join(below, path, "focal");
-    task->loss = FR_LOSS_FOCAL;
-    fr_loader_walk(loader, "tasks.*.loss.focal", below, body, task);
+    fr_path_join(below, path, fr_task_loss_text(loss));
+    task->loss = loss;
+    fr_loader_walk(loader, options, below, node->values[0], task);
 }
 
 FR_SHOW(task_loss)
 {
     const struct fr_conf_task *task = scope;
-    bool focal = task->loss == FR_LOSS_FOCAL;
-    struct fr_node *body = focal ? fr_tree_scope(tree, "tasks.*.loss.focal", task) : NULL;
+    const char *options = fr_loss_options(task->loss);
+    struct fr_node *body = options ? fr_tree_scope(tree, options, task) : NULL;
     if (tree->view == FR_VIEW_TRAINING)
         return body;
     const char *name = fr_task_loss_text(task->loss);
-    if (!focal || tree->view == FR_VIEW_MODEL)
+    if (!body || tree->view == FR_VIEW_MODEL)
         return fr_tree_word(tree, name);
     struct fr_node *node = fr_tree_flow(tree, FR_NODE_MAP);
     fr_tree_put(tree, node, name, body);
@@ -167,8 +173,8 @@ FR_READ(task)
     if (node->kind == FR_NODE_MAP && logit == prob)
         fr_refuse(loader, node, path, "%s; expected logit or prob",
                   logit ? "both logit and prob" : "neither logit nor prob");
-    if (prob && task->loss != FR_LOSS_LOGLOSS && task->loss != FR_LOSS_NONE)
-        fr_refuse(loader, node, path, "a product of probabilities with another loss; expected logloss or none");
+    if (prob && !fr_loss_takes_product(task->loss))
+        fr_refuse(loader, node, path, "a product of probabilities with another loss; expected %s", FR_PRODUCT_LOSSES);
     want_own_name(loader, node, path, option, task->name);
 }
 

@@ -123,6 +123,17 @@ struct scoring {
     const char *reason; /* "": scored */
 };
 
+static float score_of(enum fr_prediction prediction, float logit)
+{
+    switch (prediction) {
+    case FR_PREDICTS_VALUE:
+        return logit;
+    case FR_PREDICTS_PROBABILITY:
+        break;
+    }
+    return fr_sigmoidf(logit);
+}
+
 static void run_score(void *self)
 {
     struct scoring *scoring = self;
@@ -148,7 +159,7 @@ static void run_score(void *self)
         const float *logits = fr_graph_logits(scorer->graph, k);
         for (uint32_t i = 0; i < scoring->n; i++)
             scoring->scores[(size_t)i * conf->n_tasks + k] =
-                conf->tasks[k].loss == FR_LOSS_MSE ? logits[i] : fr_sigmoidf(logits[i]);
+                score_of(fr_loss_prediction(conf->tasks[k].loss), logits[i]);
     }
 }
 

@@ -27,7 +27,7 @@ void fr_trainer_measure_init(struct fr_trainer *trainer)
         options.gauc_salt = fr_xxh3_seed(slot, strlen(slot), conf->seed);
     }
     for (uint32_t i = 0; i < conf->n_tasks; i++) {
-        options.regression = conf->tasks[i].loss == FR_LOSS_MSE;
+        options.regression = fr_loss_prediction(conf->tasks[i].loss) == FR_PREDICTS_VALUE;
         trainer->metrics[i] = fr_task_metrics_new(&options);
     }
 }

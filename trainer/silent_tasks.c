@@ -59,7 +59,7 @@ static void say_stuck(const struct fr_trainer *trainer)
 
 static bool trains(const struct fr_conf_task *task)
 {
-    return task->loss != FR_LOSS_NONE && task->weight > 0.0f;
+    return fr_loss_terms(task->loss) != FR_TRAINS_NOTHING && task->weight > 0.0f;
 }
 
 static void write_problem(const struct fr_trainer *trainer, uint32_t t, char *out, size_t size)
@@ -71,7 +71,7 @@ static void write_problem(const struct fr_trainer *trainer, uint32_t t, char *ou
         return;
     if (!task->learns)
         snprintf(out, size, "%s", REACHES_NOTHING);
-    else if (task->silent_samples >= FR_TASK_SILENT_SAMPLES && conf->loss == FR_LOSS_PAIRWISE)
+    else if (task->silent_samples >= FR_TASK_SILENT_SAMPLES && fr_loss_terms(conf->loss) == FR_TRAINS_PAIRS)
         snprintf(out, size, NO_PAIR, task->silent_samples);
     else if (task->silent_samples >= FR_TASK_SILENT_SAMPLES)
         snprintf(out, size, NO_LABEL, trainer->conf->labels[conf->label].name, task->silent_samples);

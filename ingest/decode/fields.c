@@ -279,8 +279,12 @@ enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first)
  * nothing. */
 static bool is_score(const struct fr_conf_task *task, float score)
 {
-    if (task->loss == FR_LOSS_MSE)
+    switch (fr_loss_prediction(task->loss)) {
+    case FR_PREDICTS_VALUE:
         return __builtin_fabsf(score) <= PREDICTION_MAX;
+    case FR_PREDICTS_PROBABILITY:
+        break;
+    }
     return score >= 0.0f && score <= 1.0f;
 }
 

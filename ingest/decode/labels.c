@@ -13,7 +13,7 @@ static const float WEIGHT_MAX_DEFAULT = 1e4f;
 /* Whether the task's loss is defined on [0,1] only. */
 static bool needs_unit(const struct fr_conf_task *task)
 {
-    return task->n_prob > 0 || task->loss == FR_LOSS_LOGLOSS || task->loss == FR_LOSS_FOCAL;
+    return task->n_prob > 0 || fr_loss_labels(task->loss) == FR_LABELS_UNIT;
 }
 
 static void add_derived(struct fr_decoder *d, uint32_t label, uint32_t *known)

@@ -227,7 +227,7 @@ void fr_shim_moments(const struct fr_moments *call)
     fr_shim_leave(&s);
 }
 
-/* A loss and its gradient: logloss, mse and focal touch the same memory. */
+/* A loss over samples and its gradient: all of them touch the same memory. */
 static double loss(const struct fr_loss *call,
                    void (*op)(struct fr_device_queue *queue, double *sum, const struct fr_loss *call))
 {
@@ -244,20 +244,12 @@ static double loss(const struct fr_loss *call,
     return fr_shim_sum_of();
 }
 
-double fr_shim_logloss(const struct fr_loss *call)
-{
-    return loss(call, OPS->logloss);
-}
-
-double fr_shim_mse(const struct fr_loss *call)
-{
-    return loss(call, OPS->mse);
-}
-
-double fr_shim_focal(const struct fr_loss *call)
-{
-    return loss(call, OPS->focal);
-}
+#define SHIM_LOSS(result, name, arguments)                                                                             \
+    result fr_shim_##name(const struct fr_loss *call)                                                                  \
+    {                                                                                                                  \
+        return loss(call, OPS->name);                                                                                  \
+    }
+FR_OPS_SAMPLE_LOSSES(SHIM_LOSS)
 
 void fr_shim_update_dense(const struct fr_dense_update *call)
 {

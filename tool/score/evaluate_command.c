@@ -189,8 +189,13 @@ static enum fr_status read_file(struct evaluating *e, const char *path, struct f
 
 static enum fr_auc_scores scores_of(const struct evaluating *e, uint32_t t)
 {
-    return e->conf->tasks[t].loss == FR_LOSS_MSE && e->conf->tasks[t].n_prob == 0 ? FR_AUC_VALUES
-                                                                                  : FR_AUC_PROBABILITIES;
+    switch (fr_loss_prediction(e->conf->tasks[t].loss)) {
+    case FR_PREDICTS_VALUE:
+        return FR_AUC_VALUES;
+    case FR_PREDICTS_PROBABILITY:
+        break;
+    }
+    return FR_AUC_PROBABILITIES;
 }
 
 static void put_tasks(const struct evaluating *e, const struct fr_tool_cut *cut, size_t place, struct fr_buffer *out)

@@ -108,7 +108,18 @@ void fr_device_judge_sums(struct fr_device_queue *queue, const struct fr_device_
 
 /* ---- tasks ---- */
 
-enum loss_kind { LOSS_LOG, LOSS_MSE, LOSS_FOCAL };
+#define LOSS_KIND(result, name, arguments) LOSS_##name,
+#define LOSS_OF_SAMPLE(result, name, arguments)                                                                        \
+    case LOSS_##name:                                                                                                  \
+        value = fr_##name##_loss(loss, z, y, &slope);                                                                  \
+        break;
+#define LOSS_OF_BATCH(result, name, arguments)                                                                         \
+    void fr_device_##name(struct fr_device_queue *queue, result *sum, const struct fr_loss *loss)                      \
+    {                                                                                                                  \
+        run_loss(queue, sum, loss, LOSS_##name);                                                                       \
+    }
+
+enum loss_kind { FR_OPS_SAMPLE_LOSSES(LOSS_KIND) };
 
 struct loss_call {
     struct fr_loss loss;
@@ -122,25 +133,10 @@ FR_DEVICE double sample_loss(const struct loss_call *c, size_t i)
     float z = loss->z[i], y = loss->labels[i], w = loss->weights[i], slope = 0.0f;
     double value = 0.0;
     switch (c->kind) {
-    case LOSS_LOG:
-        value = (double)w * fr_cross_entropy(z, y);
-        slope = fr_sigmoidf(z) - y;
-        break;
-    case LOSS_MSE:
-        slope = z - y;
-        value = 0.5 * (double)w * (double)slope * (double)slope;
-        break;
-    case LOSS_FOCAL: {
-        float right, wrong;
-        float positive = fr_focal_half(z, loss->gamma, &right), negative = fr_focal_half(-z, loss->gamma, &wrong);
-        float a = loss->alpha * y, b = (1.0f - loss->alpha) * (1.0f - y);
-        value = (double)w * ((double)a * (double)positive + (double)b * (double)negative);
-        slope = a * right - b * wrong;
-        break;
-    }
+        FR_OPS_SAMPLE_LOSSES(LOSS_OF_SAMPLE)
     }
     loss->gradient[i] += loss->scale * w * slope;
-    return value;
+    return (double)w * value;
 }
 
 FR_KERNEL(loss_kernel, struct loss_call)
@@ -166,20 +162,7 @@ static void run_loss(struct fr_device_queue *queue, double *sum, const struct fr
     fr_device_join(queue, call.parts, sample_blocks(loss->n), sum);
 }
 
-void fr_device_logloss(struct fr_device_queue *queue, double *sum, const struct fr_loss *loss)
-{
-    run_loss(queue, sum, loss, LOSS_LOG);
-}
-
-void fr_device_mse(struct fr_device_queue *queue, double *sum, const struct fr_loss *loss)
-{
-    run_loss(queue, sum, loss, LOSS_MSE);
-}
-
-void fr_device_focal(struct fr_device_queue *queue, double *sum, const struct fr_loss *loss)
-{
-    run_loss(queue, sum, loss, LOSS_FOCAL);
-}
+FR_OPS_SAMPLE_LOSSES(LOSS_OF_BATCH)
 
 /* ---- products of probabilities ---- */
 

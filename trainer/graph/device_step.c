@@ -37,7 +37,7 @@ static bool lay_out_answer(struct fr_graph *graph, uint32_t n_groups)
     const struct fr_conf *conf = graph->conf;
     bool pairs = false;
     for (uint32_t t = 0; t < conf->n_tasks; t++)
-        pairs |= conf->tasks[t].loss == FR_LOSS_PAIRWISE;
+        pairs |= fr_loss_terms(conf->tasks[t].loss) == FR_TRAINS_PAIRS;
     device->n_groups = pairs ? n_groups : 0;
     device->sums_at = FR_DEVICE_WORDS * sizeof(uint32_t);
     device->pairs_at = device->sums_at + (conf->n_tasks + conf->n_losses) * sizeof(double);
@@ -429,7 +429,8 @@ static void take_sums(struct fr_graph *graph)
     for (uint32_t k = 0; k < conf->n_tasks + conf->n_losses; k++) {
         bool task = k < conf->n_tasks;
         double weight = (double)(task ? conf->tasks[k].weight : conf->losses[k - conf->n_tasks].weight), sum = sums[k];
-        for (uint32_t g = 0; task && conf->tasks[k].loss == FR_LOSS_PAIRWISE && g < device->n_groups; g++)
+        bool in_pairs = task && fr_loss_terms(conf->tasks[k].loss) == FR_TRAINS_PAIRS;
+        for (uint32_t g = 0; in_pairs && g < device->n_groups; g++)
             sum += pairs[(size_t)k * device->n_groups + g];
         if (graph->losses[k].samples > 0)
             graph->losses[k].sum = weight * sum;

@@ -110,7 +110,7 @@ static void reserve_pair_samples(struct fr_graph *graph, uint32_t capacity)
 {
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
         struct task_pairs *pairs = &graph->tasks[t].pairs;
-        if (graph->conf->tasks[t].loss != FR_LOSS_PAIRWISE)
+        if (fr_loss_terms(graph->conf->tasks[t].loss) != FR_TRAINS_PAIRS)
             continue;
         free(pairs->order);
         free(pairs->lower);
@@ -165,7 +165,7 @@ static void reserve_pairs(struct fr_graph *graph, uint32_t n_groups)
         return;
     graph->capacity_pair_groups = n_groups;
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        if (graph->conf->tasks[t].loss == FR_LOSS_PAIRWISE)
+        if (fr_loss_terms(graph->conf->tasks[t].loss) == FR_TRAINS_PAIRS)
             graph->tasks[t].pairs.groups =
                 fr_realloc(graph->tasks[t].pairs.groups, n_groups, sizeof(*graph->tasks[t].pairs.groups));
 }

@@ -83,7 +83,7 @@ static void make_outputs(struct fr_graph *graph)
     graph->tasks = fr_alloc(conf->n_tasks, sizeof(*graph->tasks));
     for (uint32_t t = 0; t < conf->n_tasks; t++) {
         const struct fr_conf_task *task = &conf->tasks[t];
-        uint32_t losses = task->loss != FR_LOSS_NONE ? 1u << t : 0;
+        uint32_t losses = fr_loss_terms(task->loss) != FR_TRAINS_NOTHING ? 1u << t : 0;
         graph->tasks[t].output = FR_NO_INDEX;
         if (task->logit != FR_NO_INDEX) {
             graph->tasks[t].output = (int32_t)output_of(graph, task->logit);
@@ -367,7 +367,7 @@ bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task)
     bool *learns = fr_alloc(v->n_nodes, sizeof(*learns));
     for (uint32_t n = 0; n < v->n_nodes; n++) /* arguments come before */
         learns[n] = node_learns(&v->nodes[n], learns);
-    bool any = conf->loss == FR_LOSS_NONE;
+    bool any = fr_loss_terms(conf->loss) == FR_TRAINS_NOTHING;
     if (graph->tasks[task].output != FR_NO_INDEX)
         any |= learns[v->output_node[graph->tasks[task].output]];
     for (uint32_t i = 0; i < conf->n_prob; i++)

@@ -40,7 +40,7 @@ const float *fr_graph_at_weights(const struct graph_run *run, const struct fr_co
 
 static bool trains(const struct fr_conf_task *task)
 {
-    return task->loss != FR_LOSS_NONE && task->weight > 0.0f;
+    return fr_loss_terms(task->loss) != FR_TRAINS_NOTHING && task->weight > 0.0f;
 }
 
 static const struct output *factor_of(const struct fr_graph *graph, const struct fr_conf_task *task, uint32_t i)
@@ -143,7 +143,7 @@ bool fr_graph_count_unmasked(struct graph_run *run)
     memset(graph->sample_losses, 0, graph->n_samples * sizeof(*graph->sample_losses));
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
         const struct fr_conf_task *task = &graph->conf->tasks[t];
-        if (trains(task) && task->loss == FR_LOSS_PAIRWISE)
+        if (trains(task) && fr_loss_terms(task->loss) == FR_TRAINS_PAIRS)
             graph->losses[t] = fr_graph_order_pairs(run, t);
         else if (trains(task))
             graph->losses[t].samples = mark_samples(run, fr_graph_labels_of(run, task), 1u << t);

@@ -1,7 +1,7 @@
 /* Output biases that begin where the labels are: a model of a rare label need not learn its rate
  * step by step.
  *
- * While a task of logloss or focal has seen at most FR_PRIOR_SAMPLES labels, each step moves the
+ * While a task whose loss has a prior (vocabulary/loss.h) has seen at most FR_PRIOR_SAMPLES labels, each step moves the
  * bias its logit adds by the change of the log-odds of their weighted mean, (positives + 1/2) /
  * (weight + 1) (Krichevsky and Trofimov 1981), and at the first sets it to them. What gradients
  * taught in the meantime stays. The bias is that of the layer the task names as its logit, or of
@@ -14,15 +14,14 @@
 
 static bool takes_prior(const struct fr_conf_task *task)
 {
-    return task->bias_from_labels && task->logit != FR_NO_INDEX &&
-           (task->loss == FR_LOSS_LOGLOSS || task->loss == FR_LOSS_FOCAL);
+    return task->bias_from_labels && task->logit != FR_NO_INDEX && fr_loss_has_prior(task->loss);
 }
 
 static int32_t find_bias(const struct fr_graph *graph, int32_t l)
 {
     const struct fr_conf_layer *layer = &graph->conf->layers[l];
     char name[FR_NAME_MAX + 32];
-    bool plain = layer->activation == FR_ACT_NONE;
+    bool plain = fr_activation_form(layer->activation) == FR_ACTIVATED_NOWHERE;
     if (layer->op == FR_LAYER_BIAS || (layer->op == FR_LAYER_DENSE && plain))
         snprintf(name, sizeof(name), "%s/bias", layer->name);
     else if (layer->op == FR_LAYER_MLP && plain)

@@ -2,8 +2,7 @@
  *
  * Each is a loop over the batch in sample order, in f32 with base/math.h's functions, so that every
  * processor gives the same bits; the sum of losses is double. The mathematics of a sample is
- * ops/loss.h. Log loss, the most frequent one, computes a block of samples by vectors first, those
- * that are skipped too.
+ * ops/loss.h. A block of samples is computed by vectors first, those that are skipped too.
  *
  * Thread: any, no state. It skips only masked and untrained samples and does not compare samples
  * (pairs.c). */
@@ -23,25 +22,32 @@ static inline bool skipped(const struct fr_loss *loss, uint32_t i)
 }
 
 /* Of samples [first, first + n): w l, and what is added to the gradient. */
-FR_CLONES
-static void logloss_block(const struct fr_loss *loss, uint32_t first, uint32_t n, double *restrict cost,
-                          float *restrict slope)
-{
-    const float *restrict z = loss->z + first, *restrict y = loss->labels + first, *restrict w = loss->weights + first;
-    float scale = loss->scale;
-    for (uint32_t i = 0; i < n; i++) {
-        cost[i] = (double)w[i] * fr_cross_entropy(z[i], y[i]);
-        slope[i] = scale * w[i] * (fr_sigmoidf(z[i]) - y[i]);
+#define BLOCK_OF(result, name, arguments)                                                                              \
+    FR_CLONES                                                                                                          \
+    static void name##_block(const struct fr_loss *loss, uint32_t first, uint32_t n, double *restrict cost,            \
+                             float *restrict slope)                                                                    \
+    {                                                                                                                  \
+        const struct fr_loss numbers = *loss;                                                                          \
+        const float *restrict z = loss->z + first, *restrict y = loss->labels + first;                                 \
+        const float *restrict w = loss->weights + first;                                                               \
+        for (uint32_t i = 0; i < n; i++) {                                                                             \
+            float by_z;                                                                                                \
+            cost[i] = (double)w[i] * fr_##name##_loss(&numbers, z[i], y[i], &by_z);                                    \
+            slope[i] = numbers.scale * w[i] * by_z;                                                                    \
+        }                                                                                                              \
     }
-}
+FR_OPS_SAMPLE_LOSSES(BLOCK_OF)
 
-double fr_cpu_logloss(const struct fr_loss *loss)
+typedef void block_of(const struct fr_loss *loss, uint32_t first, uint32_t n, double *restrict cost,
+                      float *restrict slope);
+
+static double sum_blocks(const struct fr_loss *loss, block_of *block)
 {
     double total = 0.0, cost[BLOCK];
     float slope[BLOCK];
     for (uint32_t first = 0; first < loss->n; first += BLOCK) {
         uint32_t n = loss->n - first < BLOCK ? loss->n - first : BLOCK;
-        logloss_block(loss, first, n, cost, slope);
+        block(loss, first, n, cost, slope);
         for (uint32_t i = 0; i < n; i++) {
             if (skipped(loss, first + i))
                 continue;
@@ -52,35 +58,12 @@ double fr_cpu_logloss(const struct fr_loss *loss)
     return total;
 }
 
-double fr_cpu_mse(const struct fr_loss *loss)
-{
-    double total = 0.0;
-    for (uint32_t i = 0; i < loss->n; i++) {
-        if (skipped(loss, i))
-            continue;
-        float w = loss->weights[i], difference = loss->z[i] - loss->labels[i];
-        total += 0.5 * (double)w * (double)difference * (double)difference;
-        loss->gradient[i] += loss->scale * w * difference;
+#define LOSS_OF(result, name, arguments)                                                                               \
+    result fr_cpu_##name arguments                                                                                     \
+    {                                                                                                                  \
+        return sum_blocks(loss, name##_block);                                                                         \
     }
-    return total;
-}
-
-double fr_cpu_focal(const struct fr_loss *loss)
-{
-    double total = 0.0;
-    for (uint32_t i = 0; i < loss->n; i++) {
-        if (skipped(loss, i))
-            continue;
-        float z = loss->z[i], y = loss->labels[i], w = loss->weights[i];
-        float positive_slope, negative_slope;
-        float positive = fr_focal_half(z, loss->gamma, &positive_slope);
-        float negative = fr_focal_half(-z, loss->gamma, &negative_slope);
-        float a = loss->alpha * y, b = (1.0f - loss->alpha) * (1.0f - y);
-        total += (double)w * ((double)a * (double)positive + (double)b * (double)negative);
-        loss->gradient[i] += loss->scale * w * (a * positive_slope - b * negative_slope);
-    }
-    return total;
-}
+FR_OPS_SAMPLE_LOSSES(LOSS_OF)
 
 /* ---- products of probabilities ---- */
 

@@ -47,9 +47,12 @@ static double sample_loss(const struct fr_conf_task *task, double z, double y)
         return 0.5 * (z - y) * (z - y);
     case FR_LOSS_FOCAL:
         return a * pow(1.0 - p, gamma) * y * softplus(-z) + (1.0 - a) * pow(p, gamma) * (1.0 - y) * softplus(z);
-    default: /* also a product: its logit is z */
-        return y * softplus(-z) + (1.0 - y) * softplus(z);
+    case FR_LOSS_LOGLOSS: /* also a product: its logit is z */
+    case FR_LOSS_NONE:
+    case FR_LOSS_PAIRWISE: /* group_loss */
+        break;
     }
+    return y * softplus(-z) + (1.0 - y) * softplus(z);
 }
 
 /* Pairs of group g: the number that stand in one, and what they add to *sum. */
@@ -78,15 +81,16 @@ static double expected_loss(struct fixture *fx, uint32_t t, const float *z)
     const struct fr_conf_task *task = &fx->conf.tasks[t];
     uint32_t l = (uint32_t)task->label;
     double sum = 0.0, n = 0.0;
-    for (uint32_t g = 0; g < fx->batch.n_groups && task->loss == FR_LOSS_PAIRWISE; g++)
+    bool pairs = fr_loss_terms(task->loss) == FR_TRAINS_PAIRS;
+    for (uint32_t g = 0; g < fx->batch.n_groups && pairs; g++)
         n += group_loss(fx, l, g, z, &sum);
-    for (uint32_t i = 0; i < fx->batch.n_samples && task->loss != FR_LOSS_PAIRWISE; i++) {
+    for (uint32_t i = 0; i < fx->batch.n_samples && !pairs; i++) {
         if (!counts(fx, l, i))
             continue;
         sum += effective(fx, l, i) * sample_loss(task, (double)z[i], (double)label(fx, l)[i]);
         n += 1.0;
     }
-    return task->loss == FR_LOSS_NONE || n == 0.0 ? 0.0 : (double)task->weight * sum / n;
+    return fr_loss_terms(task->loss) == FR_TRAINS_NOTHING || n == 0.0 ? 0.0 : (double)task->weight * sum / n;
 }
 
 /* network `products`: logloss, none, a product, mse, pairwise and focal. */

@@ -1,16 +1,35 @@
-/* Losses of tasks: every backend against the reference, the reference's gradients against finite
+/* Losses of tasks, all of the vocabulary: every backend against the reference, the reference's gradients against finite
  * differences of its own losses, known values and extremes. */
 #include "backends.h"
 
 #include "base/math.h"
+#include "vocabulary/loss.h"
 
 enum { N = 90, FACTORS = 3, GROUPS = 7 };
 
 static const uint32_t group_begin[GROUPS + 1] = {0, 1, 1, 12, 40, 41, 88, N};
 static const float group_scale[GROUPS] = {1.0f, 1.0f, 0.5f, 0.25f, 1.0f, 0.125f, 2.0f};
 
-enum kind { LOGLOSS, MSE, FOCAL, PAIRWISE, PAIRWISE_BOUNDED, PRODUCT, KINDS };
-static const char *const names[KINDS] = {"logloss", "mse", "focal", "pairwise", "bounded pairwise", "product"};
+/* Every loss of a task; pairs of which each has a few partners only; products. */
+#define ONE_MORE(name, ...) +1
+enum { LOSSES = 0 FR_TASK_LOSSES(ONE_MORE), PAIRWISE_BOUNDED = LOSSES, PRODUCT, KINDS };
+
+static const char *name_of(int kind)
+{
+    return kind == PRODUCT            ? "product"
+           : kind == PAIRWISE_BOUNDED ? "bounded pairwise"
+                                      : fr_task_loss_text((enum fr_task_loss)kind);
+}
+
+static bool is_of_pairs(int kind)
+{
+    return kind == PAIRWISE_BOUNDED || (kind < LOSSES && fr_loss_terms((enum fr_task_loss)kind) == FR_TRAINS_PAIRS);
+}
+
+static bool is_none(int kind)
+{
+    return kind < LOSSES && fr_loss_terms((enum fr_task_loss)kind) == FR_TRAINS_NOTHING;
+}
 
 struct world {
     float *z[FACTORS], *gradient[FACTORS], *labels, *weights;
@@ -88,7 +107,7 @@ static double run_groups(const struct fr_ops *ops, struct world *w, uint32_t par
     return total;
 }
 
-static double run(const struct fr_ops *ops, enum kind kind, struct world *w, float scale)
+static double run(const struct fr_ops *ops, int kind, struct world *w, float scale)
 {
     struct fr_loss loss = {.n = N,
                            .z = w->z[0],
@@ -108,23 +127,26 @@ static double run(const struct fr_ops *ops, enum kind kind, struct world *w, flo
                                       .trained = w->trained,
                                       .scale = scale,
                                       .gradient = w->gradient};
-    switch (kind) {
-    case LOGLOSS:
-        return ops->logloss(&loss);
-    case MSE:
-        return ops->mse(&loss);
-    case FOCAL:
-        return ops->focal(&loss);
-    case PAIRWISE:
-        return run_groups(ops, w, N, scale);
-    case PAIRWISE_BOUNDED:
-        return run_groups(ops, w, 3, scale);
-    default:
+    if (kind == PRODUCT)
         return ops->product_logloss(&product);
+    if (kind == PAIRWISE_BOUNDED)
+        return run_groups(ops, w, 3, scale);
+    switch ((enum fr_task_loss)kind) {
+    case FR_LOSS_LOGLOSS:
+        return ops->logloss(&loss);
+    case FR_LOSS_MSE:
+        return ops->mse(&loss);
+    case FR_LOSS_FOCAL:
+        return ops->focal(&loss);
+    case FR_LOSS_PAIRWISE:
+        return run_groups(ops, w, N, scale);
+    case FR_LOSS_NONE: /* is not asked for */
+        break;
     }
+    return NAN;
 }
 
-static void compare(const struct fr_ops *ops, enum kind kind, float spread)
+static void compare(const struct fr_ops *ops, int kind, float spread)
 {
     struct world got, again, want, before;
     struct world *const all[] = {&got, &again, &want, &before};
@@ -133,17 +155,17 @@ static void compare(const struct fr_ops *ops, enum kind kind, float spread)
     double total = run(ops, kind, &got, 0.01f), repeated = run(ops, kind, &again, 0.01f);
     double expected = run(fr_reference_ops(), kind, &want, 0.01f);
     if (!(fabs(total - expected) <= 1e-6 * expected))
-        fail_msg("%s, %s, z up to %g: %.9g, reference %.9g", ops->name, names[kind], (double)spread, total, expected);
+        fail_msg("%s, %s, z up to %g: %.9g, reference %.9g", ops->name, name_of(kind), (double)spread, total, expected);
     assert_true(total == repeated);
     for (size_t k = 0; k < FACTORS; k++) {
         struct fr_view g = {got.gradient[k], 1}, r = {again.gradient[k], 1}, e = {want.gradient[k], 1};
-        assert_nmse(g, e, N, 1, 1e-10, names[kind]);
-        assert_same_bits(g, r, N, 1, names[kind]);
+        assert_nmse(g, e, N, 1, 1e-10, name_of(kind));
+        assert_same_bits(g, r, N, 1, name_of(kind));
         for (uint32_t i = 0; i < N; i++) {
             bool same = got.gradient[k][i] == before.gradient[k][i];
             if (masked(i) || (kind != PRODUCT && k > 0))
                 assert_true(same);
-            else if (spread <= 4.0f && kind != PAIRWISE && kind != PAIRWISE_BOUNDED)
+            else if (spread <= 4.0f && !is_of_pairs(kind))
                 assert_false(same);
         }
     }
@@ -157,8 +179,8 @@ FR_CASE(losses_agree_with_the_reference_and_skip_masked_samples)
     static const float spreads[] = {0.5f, 4.0f, 30.0f, 200.0f};
     for (size_t b = 0; b < list.n; b++)
         for (int kind = 0; kind < KINDS; kind++)
-            for (size_t s = 0; s < FR_ARRAY_LEN(spreads); s++)
-                compare(list.ops[b], (enum kind)kind, spreads[s]);
+            for (size_t s = 0; s < FR_ARRAY_LEN(spreads) && !is_none(kind); s++)
+                compare(list.ops[b], kind, spreads[s]);
 }
 
 /* d (scale * loss) / dz by central differences, in steps exact in f32. */
@@ -166,6 +188,8 @@ FR_CASE(gradients_are_the_slopes_of_the_losses)
 {
     const float scale = 0.5f, h = 0x1p-8f;
     for (int kind = 0; kind < KINDS; kind++) {
+        if (is_none(kind))
+            continue;
         struct world w;
         make_world(&w, 3.0f);
         for (size_t k = 0; k < FACTORS; k++)
@@ -174,23 +198,59 @@ FR_CASE(gradients_are_the_slopes_of_the_losses)
                 w.z[k][i] = roundf(w.z[k][i] * 256.0f) / 256.0f;
             }
         struct fr_view slopes = {guarded(FACTORS * N), N}, got = {guarded(FACTORS * N), N};
-        run(fr_reference_ops(), (enum kind)kind, &w, scale);
+        run(fr_reference_ops(), kind, &w, scale);
         for (size_t k = 0; k < FACTORS; k++)
             memcpy(got.values + k * N, w.gradient[k], N * sizeof(float));
         for (size_t k = 0; k < FACTORS; k++)
             for (size_t i = 0; i < N; i++) {
                 float at = w.z[k][i];
                 w.z[k][i] = at + h;
-                double above = run(fr_reference_ops(), (enum kind)kind, &w, 0.0f);
+                double above = run(fr_reference_ops(), kind, &w, 0.0f);
                 w.z[k][i] = at - h;
-                double below = run(fr_reference_ops(), (enum kind)kind, &w, 0.0f);
+                double below = run(fr_reference_ops(), kind, &w, 0.0f);
                 w.z[k][i] = at;
                 slopes.values[k * N + i] = (float)((double)scale * (above - below) / (2.0 * (double)h));
             }
-        assert_nmse(got, slopes, FACTORS, N, 1e-9, names[kind]);
+        assert_nmse(got, slopes, FACTORS, N, 1e-9, name_of(kind));
         release_guarded(slopes.values, FACTORS * N);
         release_guarded(got.values, FACTORS * N);
         release_world(&w);
+    }
+}
+
+/* The smallest of the losses of some outputs, all samples' labels being `label`. */
+static double least_loss(int kind, float label)
+{
+    double least = 0.0;
+    struct world w;
+    make_world(&w, 1.0f);
+    for (int z = -60; z <= 60; z += 4) {
+        for (size_t i = 0; i < N; i++) {
+            w.labels[i] = label;
+            w.z[0][i] = (float)z;
+        }
+        least = fmin(least, run(fr_reference_ops(), kind, &w, 0.0f));
+    }
+    release_world(&w);
+    return least;
+}
+
+/* A loss is bounded below exactly where labels may be: that of a label of 3 falls without end
+ * where the row says [0, 1]. */
+FR_CASE(a_loss_has_a_least_value_for_every_label_it_may_have)
+{
+    for (int kind = 0; kind < LOSSES; kind++) {
+        if (is_none(kind) || is_of_pairs(kind))
+            continue;
+        bool unit = fr_loss_labels((enum fr_task_loss)kind) == FR_LABELS_UNIT;
+        static const float labels[] = {0.0f, 0.5f, 1.0f, -2.0f, 3.0f};
+        double least = 0.0;
+        for (size_t l = 0; l < (unit ? 3 : FR_ARRAY_LEN(labels)); l++)
+            least = fmin(least, least_loss(kind, labels[l]));
+        if (least < 0.0)
+            fail_msg("%s is %g at a label it may have", name_of(kind), least);
+        if (unit && !(least_loss(kind, 3.0f) < 0.0))
+            fail_msg("%s keeps labels in [0, 1] without need", name_of(kind));
     }
 }
 
@@ -354,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_agree_with_the_reference_and_skip_masked_samples),
         cmocka_unit_test(gradients_are_the_slopes_of_the_losses),
+        cmocka_unit_test(a_loss_has_a_least_value_for_every_label_it_may_have),
         cmocka_unit_test(focal_loss_has_the_papers_values),
         cmocka_unit_test(pairs_are_those_of_unequal_labels_with_both_weights),
         cmocka_unit_test(partners_differ_and_are_met_alike),

@@ -86,7 +86,8 @@ static void assert_scores(struct trained *trained, struct freshet_replica *repli
     for (uint32_t k = 0; k < tasks; k++)
         for (uint32_t i = 0; i < n; i++) {
             float logit = fr_graph_logits(trained->graph, k)[i], score = scores[i * tasks + k];
-            float expected = trained->conf->tasks[k].loss == FR_LOSS_MSE ? logit : fr_sigmoidf(logit);
+            bool value = fr_loss_prediction(trained->conf->tasks[k].loss) == FR_PREDICTS_VALUE;
+            float expected = value ? logit : fr_sigmoidf(logit);
             if (fr_f32_bits(score) != fr_f32_bits(expected))
                 fail_msg("%s, task %s, sample %u: %.9g served, %.9g trained", name, trained->conf->tasks[k].name, i,
                          (double)score, (double)expected);
@@ -119,15 +120,24 @@ FR_CASE(every_network_serves_in_every_form_what_it_learned)
     }
 }
 
-FR_CASE(the_networks_hold_every_operation_and_activation)
+#define ONE_MORE(name, ...) +1
+enum {
+    OPERATIONS = 0 FR_LAYER_OPS(ONE_MORE),
+    ACTIVATIONS = 0 FR_ACTIVATIONS(ONE_MORE),
+    LOSSES = 0 FR_TASK_LOSSES(ONE_MORE),
+};
+
+FR_CASE(the_networks_hold_every_operation_activation_and_loss)
 {
-    bool operations[FR_LAYER_MIXTURE + 1] = {false}, activations[FR_ACT_LEAKY_RELU + 1] = {false};
+    bool operations[OPERATIONS] = {false}, activations[ACTIVATIONS] = {false}, losses[LOSSES] = {false};
     for (size_t i = 0; i <= NETWORKS; i++) {
         struct trained *trained = trained_new(network_text(i), "export.quantize=f32");
         for (uint32_t l = 0; l < trained->conf->n_layers; l++) {
             operations[trained->conf->layers[l].op] = true;
             activations[trained->conf->layers[l].activation] = true;
         }
+        for (uint32_t k = 0; k < trained->conf->n_tasks; k++)
+            losses[trained->conf->tasks[k].loss] = true;
         trained_free(trained);
     }
     for (size_t op = 0; op < sizeof(operations); op++)
@@ -136,6 +146,63 @@ FR_CASE(the_networks_hold_every_operation_and_activation)
     for (size_t a = 0; a < sizeof(activations); a++)
         if (!activations[a])
             fail_msg("no network has activation %zu of enum fr_activation", a);
+    for (size_t k = 0; k < sizeof(losses); k++)
+        if (!losses[k])
+            fail_msg("no network has a task of loss %s", fr_task_loss_text((enum fr_task_loss)k));
+}
+
+/* ---- what scores mean ---- */
+
+enum { HALVES = 300 };
+static const float HALF = 0.5f, NEAR_HALF = 0.05f;
+
+/* One task of the loss, all of whose labels are one half. */
+static struct trained *trained_on_halves(enum fr_task_loss loss)
+{
+    char text[4096];
+    struct fr_buffer record = {0};
+    snprintf(text, sizeof(text),
+             NX_HEAD "network:\n  optimizer: {adam: {lr: 0.02}}\n  layers:\n"
+                     "    - {name: out, dense: [user_id, price], units: 1, init: zeros}\n"
+                     "tasks: [{name: half, label: click, logit: out, loss: %s}]\n",
+             fr_task_loss_text(loss));
+    struct trained *trained = trained_new(text, "export.quantize=f32");
+    trained->conf->tasks[0].focal_alpha = 0.5f; /* a half is where both classes weigh the same */
+    for (int b = 0; b < HALVES; b++) {
+        double mean = 0;
+        put_record(&record, FORM_SAMPLES, (uint64_t)b % 4 * GROUPS, GROUPS);
+        forward(trained, &record);
+        for (uint32_t i = 0; i < trained->batch->n_samples; i++)
+            trained->batch->labels[i] = HALF;
+        assert_int_equal(fr_graph_train(trained->graph, trained->batch, &trained->rows, &mean), FR_OK);
+    }
+    fr_buffer_release(&record);
+    return trained;
+}
+
+/* Whatever a row of the vocabulary says of a loss, training knows what its output means: on halves
+ * it learns what makes a half, and a half is what replicas have to serve. */
+FR_CASE(a_model_of_any_loss_that_learned_halves_serves_halves)
+{
+    for (int loss = 0; loss < LOSSES; loss++) {
+        static float scores[SAMPLES];
+        struct trained *trained = trained_on_halves((enum fr_task_loss)loss);
+        struct freshet_replica *replica = serve(trained);
+        struct fr_buffer record = {0};
+        uint32_t n = SAMPLES;
+        put_record(&record, FORM_SAMPLES, 0, GROUPS);
+        assert_int_equal(freshet_replica_score_json(replica, (const char *)record.data, record.size, scores, &n),
+                         FRESHET_OK);
+        double mean = 0.0;
+        for (uint32_t i = 0; i < n; i++)
+            mean += (double)scores[i] / (double)n;
+        if (!(fabs(mean - (double)HALF) < (double)NEAR_HALF))
+            fail_msg("%s: %g served on average, %g learned", fr_task_loss_text((enum fr_task_loss)loss), mean,
+                     (double)HALF);
+        fr_buffer_release(&record);
+        freshet_replica_free(replica);
+        trained_free(trained);
+    }
 }
 
 FR_CASE(groups_score_as_their_plain_samples_within_1e_5_in_the_logit)
@@ -233,7 +300,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_network_serves_in_every_form_what_it_learned),
-        cmocka_unit_test(the_networks_hold_every_operation_and_activation),
+        cmocka_unit_test(the_networks_hold_every_operation_activation_and_loss),
+        cmocka_unit_test(a_model_of_any_loss_that_learned_halves_serves_halves),
         cmocka_unit_test(groups_score_as_their_plain_samples_within_1e_5_in_the_logit),
         cmocka_unit_test(a_sample_scores_alone_as_among_others),
         cmocka_unit_test(under_f16_rows_and_parameters_are_halves_and_statistics_exact),

@@ -3,7 +3,7 @@
 
 #include "../../../trainer/trainer_private.h"
 
-enum { SILENT_BATCHES = (FR_TASK_SILENT_SAMPLES + BATCH - 1) / BATCH };
+enum { HALVES = 400, SILENT_BATCHES = (FR_TASK_SILENT_SAMPLES + BATCH - 1) / BATCH };
 
 #define HEAD                                                                                                           \
     "version: 1\n"                                                                                                     \
@@ -134,6 +134,45 @@ FR_CASE(a_loss_that_reaches_nothing_says_so_from_the_start)
     scene_close(&scene);
 }
 
+/* Labels are halves, so what the trainer measures as predictions comes to a half, if it takes the
+ * network's output for what the loss makes of it. */
+static double mean_prediction_of_halves(enum fr_task_loss loss, bool *regression)
+{
+    struct scene scene;
+    char text[2048];
+    snprintf(
+        text, sizeof(text),
+        HEAD
+        "network: {optimizer: {adam: {lr: 0.05}}, layers: [{name: out, dense: [user_id, price], units: 1, init: zeros}]}\n"
+        "tasks: [{name: half, label: click, logit: out, loss: %s}]\n",
+        fr_task_loss_text(loss));
+    scene_open(&scene, text);
+    scene.run.conf->tasks[0].focal_alpha = 0.5f; /* a half is where both classes weigh the same */
+    for (int b = 0; b < HALVES; b++)
+        feed_labels(&scene.run, 0.5f);
+    struct fr_task_result *result = fr_alloc(1, sizeof(*result));
+    fr_task_metrics_result(scene.run.trainer->metrics[0], result);
+    double mean = result->lifetime.prediction_mean;
+    *regression = result->regression;
+    free(result);
+    scene_close(&scene);
+    return mean;
+}
+
+#define LOSS(name, ...) name,
+
+FR_CASE(a_prediction_is_measured_as_what_its_loss_trained)
+{
+    static const enum fr_task_loss losses[] = {FR_TASK_LOSSES(LOSS)};
+    for (size_t k = 0; k < FR_ARRAY_LEN(losses); k++) {
+        bool regression;
+        double mean = mean_prediction_of_halves(losses[k], &regression);
+        if (!(fabs(mean - 0.5) < 0.06))
+            fail_msg("%s: predictions of halves are %g on average", fr_task_loss_text(losses[k]), mean);
+        assert_int_equal(regression, fr_loss_prediction(losses[k]) == FR_PREDICTS_VALUE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +180,7 @@ int main(void)
         cmocka_unit_test(a_ranking_of_plain_samples_says_that_it_finds_no_pair),
         cmocka_unit_test(a_task_without_labels_says_so_until_one_comes),
         cmocka_unit_test(a_loss_that_reaches_nothing_says_so_from_the_start),
+        cmocka_unit_test(a_prediction_is_measured_as_what_its_loss_trained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

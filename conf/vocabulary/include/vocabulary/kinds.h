@@ -2,8 +2,9 @@
  * back and the choices that messages and OPTIONS.md show.
  *
  * A list is a macro that calls KIND(enumerator, "text", ..) once a name; further columns are its
- * own. Behaviour that each name has is a switch without a default: a new row is a compile error
- * there until it has its case. Valid as C17 and as CUDA C++. Thread: any. */
+ * own. What other modules ask of a name is a column (FR_KIND_COLUMN), behaviour a switch without a
+ * default: a new row is a compile error until it has its columns and its cases. Nobody compares a
+ * kind with one of its names (tests/style/kinds). Valid as C17 and as CUDA C++. Thread: any. */
 #ifndef FR_VOCABULARY_KINDS_H
 #define FR_VOCABULARY_KINDS_H
 
@@ -21,6 +22,22 @@
     if (strcmp(word, text) == 0) {                                                                                     \
         *out = name;                                                                                                   \
         return true;                                                                                                   \
+    }
+
+#ifdef __CUDACC__
+#define FR_KIND_FUNCTION static __host__ __device__ inline
+#else
+#define FR_KIND_FUNCTION static inline
+#endif
+/* A column of the list: function(name) gives what CASE(name, text, ..) returns for each row. CASE
+ * names every column up to its own, so that a row without it does not compile. */
+#define FR_KIND_COLUMN(result, function, kind, LIST, CASE)                                                             \
+    FR_KIND_FUNCTION result function(enum kind name)                                                                   \
+    {                                                                                                                  \
+        switch (name) {                                                                                                \
+            LIST(CASE)                                                                                                 \
+        }                                                                                                              \
+        return (result)0;                                                                                              \
     }
 
 #define FR_KIND_COMMA(name, text, ...) ", " text

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/math.h"
+#include "ops/ops.h"
 
 /* log(1 + e^z) - y z. max(z, 0) - y z is exact in double. */
 FR_HD double fr_cross_entropy(float z, float y)
@@ -36,6 +37,33 @@ FR_HD float fr_focal_half(float z, float gamma, float *slope)
     float factor = fr_expf(-gamma * fr_softplusf(z));
     *slope = -factor * (gamma * fr_sigmoidf(z) * cost + miss);
     return factor * cost;
+}
+
+/* ---- of one sample ---- */
+
+/* The loss of output z and label y, and its derivative by z; `loss` has the numbers that are set. */
+
+FR_HD double fr_logloss_loss(const struct fr_loss *loss, float z, float y, float *slope)
+{
+    (void)loss;
+    *slope = fr_sigmoidf(z) - y;
+    return fr_cross_entropy(z, y);
+}
+
+FR_HD double fr_mse_loss(const struct fr_loss *loss, float z, float y, float *slope)
+{
+    (void)loss;
+    *slope = z - y;
+    return 0.5 * (double)*slope * (double)*slope;
+}
+
+FR_HD double fr_focal_loss(const struct fr_loss *loss, float z, float y, float *slope)
+{
+    float right, wrong;
+    float positive = fr_focal_half(z, loss->gamma, &right), negative = fr_focal_half(-z, loss->gamma, &wrong);
+    float a = loss->alpha * y, b = (1.0f - loss->alpha) * (1.0f - y);
+    *slope = a * right - b * wrong;
+    return (double)a * (double)positive + (double)b * (double)negative;
 }
 
 /* ---- products of probabilities ---- */

@@ -245,6 +245,14 @@ struct fr_dense_update {
     X(void, attention_dense, (const struct fr_attention_dense *call))                                                  \
     X(void, attention_dense_backward, (const struct fr_attention_dense *call))
 
+/* Losses of tasks that are sums over samples, NMSE(1e-10). The mathematics of a sample is
+ * fr_<name>_loss of ops/loss.h; the backends make their loops of it by this list. */
+#define FR_OPS_SAMPLE_LOSSES(X)                                                                                        \
+    /* w (log(1 + e^z) - y z); w/2 (z - y)^2; Lin et al. 2017 */                                                       \
+    X(double, logloss, (const struct fr_loss *loss))                                                                   \
+    X(double, mse, (const struct fr_loss *loss))                                                                       \
+    X(double, focal, (const struct fr_loss *loss))
+
 /* And those that all CPU backends share. */
 #define FR_OPS_SHARED(X)                                                                                               \
     /* Ids of a sample in order, f32. EXACT for single ids with weight 1, else NMSE(1e-12). */                         \
@@ -267,10 +275,7 @@ struct fr_dense_update {
     X(void, bi_interaction_backward,                                                                                   \
       (uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view gradient,                      \
        const struct fr_view *in_gradient))                                                                             \
-    /* Losses of tasks, NMSE(1e-10): w (log(1 + e^z) - y z); w/2 (z - y)^2; .. */                                      \
-    X(double, logloss, (const struct fr_loss *loss))                                                                   \
-    X(double, mse, (const struct fr_loss *loss))                                                                       \
-    X(double, focal, (const struct fr_loss *loss))                                                                     \
+    FR_OPS_SAMPLE_LOSSES(X)                                                                                            \
     X(double, pairwise, (const struct fr_pair_loss *loss))                                                             \
     X(double, product_logloss, (const struct fr_product_loss *loss))                                                   \
     /* out[i] = log(p / (1 - p)), p the product of sigmoid(z[k][i]): stable for every z. */                            \
