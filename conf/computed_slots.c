@@ -53,8 +53,8 @@ static bool may_give(const struct fr_conf_slot *slot, const struct fr_conf_slot 
     if (from == slot)
         return false;
     if (slot->source == FR_SOURCE_CROSS)
-        return from->kind == FR_SLOT_SPARSE && from->source != FR_SOURCE_CROSS;
-    return from->kind == FR_SLOT_DENSE && from->dim == 1 && fr_conf_slot_numbers(from) == 1;
+        return fr_slot_has_rows(from->kind) && !fr_slot_has_steps(from->kind) && from->source != FR_SOURCE_CROSS;
+    return fr_slot_has_numbers(from->kind) && from->dim == 1 && fr_conf_slot_numbers(from) == 1;
 }
 
 static void add_source(struct fr_loader *loader, const struct fr_node *node, const char *path,

@@ -115,13 +115,13 @@ bool fr_ref_read(struct fr_loader *loader, const struct fr_layer_draft *draft, c
         return false;
     }
     enum fr_slot_kind kind = slot != FR_NO_INDEX ? loader->conf->slots[slot].kind : FR_SLOT_DENSE;
-    bool bare = slot == FR_NO_INDEX || kind == FR_SLOT_DENSE;
+    bool bare = slot == FR_NO_INDEX || fr_slot_has_numbers(kind);
     if (bare && part)
         return fr_refuse(loader, node, draft->path, "`%.80s` has no parts; expected only its name", text);
-    ref->kind = slot == FR_NO_INDEX        ? FR_REF_LAYER
-                : bare                     ? FR_REF_DENSE
-                : kind == FR_SLOT_SEQUENCE ? FR_REF_SEQUENCE
-                                           : FR_REF_POOLED;
+    ref->kind = slot == FR_NO_INDEX       ? FR_REF_LAYER
+                : bare                    ? FR_REF_DENSE
+                : fr_slot_has_steps(kind) ? FR_REF_SEQUENCE
+                                          : FR_REF_POOLED;
     ref->index = slot == FR_NO_INDEX ? layer : slot;
     return bare || resolve_part(loader, draft, node, part, ref);
 }

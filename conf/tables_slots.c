@@ -74,17 +74,17 @@ FR_READ(slot)
 {
     const struct fr_conf *conf = loader->conf;
     struct fr_conf_slot *slot = scope;
-    if (slot->kind == FR_SLOT_DENSE) {
+    if (fr_slot_has_numbers(slot->kind)) {
         slot->admit = slot->touch = false;
         slot->max_ids = slot->max_len = 0;
         /* Without standardize or a time a missing value always reads as something: 0 unless said
          * otherwise. */
-        if (slot->transform != FR_TRANSFORM_STANDARDIZE && fr_conf_slot_numbers(slot) == slot->dim)
+        if (!fr_transform_learns(slot->transform) && fr_conf_slot_numbers(slot) == slot->dim)
             slot->has_default = true;
     } else {
         slot->dim = 0;
         slot->indicator = false;
-        if (slot->kind == FR_SLOT_SPARSE)
+        if (!fr_slot_has_steps(slot->kind))
             slot->max_len = 0;
         else
             slot->max_ids = 0;

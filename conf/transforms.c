@@ -15,8 +15,7 @@
 
 static bool is_time(const struct fr_conf_slot *slot)
 {
-    return slot->n_steps > 0 &&
-           (slot->steps[0].kind == FR_TRANSFORM_TIME_OF_DAY || slot->steps[0].kind == FR_TRANSFORM_TIME_OF_WEEK);
+    return slot->n_steps > 0 && fr_transform_place(slot->steps[0].kind) == FR_TRANSFORMED_AS_TIME;
 }
 
 uint32_t fr_conf_slot_numbers(const struct fr_conf_slot *slot)
@@ -27,14 +26,14 @@ uint32_t fr_conf_slot_numbers(const struct fr_conf_slot *slot)
 uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot)
 {
     uint32_t width = fr_conf_slot_numbers(slot);
-    if (slot->transform == FR_TRANSFORM_BUCKETIZE)
+    if (fr_transform_argument(slot->transform) == FR_TAKES_BOUNDARIES)
         width = slot->dim * (slot->n_boundaries + 1);
     return width + slot->indicator;
 }
 
 bool fr_conf_slot_keeps_missing(const struct fr_conf_slot *slot)
 {
-    return slot->indicator || (slot->transform == FR_TRANSFORM_STANDARDIZE && !slot->has_default);
+    return slot->indicator || (fr_transform_learns(slot->transform) && !slot->has_default);
 }
 
 /* ---- shown ---- */
@@ -53,15 +52,18 @@ static struct fr_node *show_step(struct fr_tree *tree, const struct fr_conf_slot
     enum fr_transform kind = step ? step->kind : slot->transform;
     const char *name = fr_transform_text(kind);
     struct fr_node *map = fr_tree_flow(tree, FR_NODE_MAP);
-    if (step && kind == FR_TRANSFORM_CLIP) {
-        struct fr_node *range = fr_tree_flow(tree, FR_NODE_LIST);
+    struct fr_node *range = fr_tree_flow(tree, FR_NODE_LIST);
+    switch (fr_transform_argument(kind)) {
+    case FR_TAKES_NOTHING:
+        return fr_tree_word(tree, name);
+    case FR_TAKES_RANGE:
         fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->low));
         fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->high));
         fr_tree_put(tree, map, name, range);
-    } else if (kind == FR_TRANSFORM_BUCKETIZE) {
+        break;
+    case FR_TAKES_BOUNDARIES:
         fr_tree_put(tree, map, name, fr_boundaries_show(tree, slot));
-    } else {
-        return fr_tree_word(tree, name);
+        break;
     }
     return map;
 }
@@ -69,7 +71,7 @@ static struct fr_node *show_step(struct fr_tree *tree, const struct fr_conf_slot
 FR_SHOW(transform)
 {
     const struct fr_conf_slot *slot = scope;
-    uint32_t count = slot->n_steps + (slot->transform != FR_TRANSFORM_NONE);
+    uint32_t count = slot->n_steps + (fr_transform_place(slot->transform) == FR_TRANSFORMED_IN_NETWORK);
     struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
     for (uint32_t i = 0; i < count; i++)
         fr_tree_put(tree, list, NULL, show_step(tree, slot, i));
@@ -111,7 +113,7 @@ static void read_clip(struct fr_loader *loader, const struct fr_node *list, cons
 /* Written as a map of one key: its numbers. */
 static bool takes_numbers(enum fr_transform kind)
 {
-    return kind == FR_TRANSFORM_CLIP || kind == FR_TRANSFORM_BUCKETIZE;
+    return fr_transform_argument(kind) != FR_TAKES_NOTHING;
 }
 
 /* The transform a node names; false after a problem. *body: what a map says about it. */
@@ -136,14 +138,20 @@ static bool named(struct fr_loader *loader, const struct fr_option *option, cons
 static bool fits(struct fr_loader *loader, const struct fr_node *node, const char *path, enum fr_transform kind,
                  const uint32_t place[2])
 {
-    bool last = place[0] + 1 == place[1];
-    if ((kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE) && !last)
-        return fr_refuse(loader, node, path, "`%s` before another transform; expected it last",
-                         fr_transform_text(kind));
-    if (place[1] > 1 &&
-        (kind == FR_TRANSFORM_NONE || kind == FR_TRANSFORM_TIME_OF_DAY || kind == FR_TRANSFORM_TIME_OF_WEEK))
-        return fr_refuse(loader, node, path, "`%s` with another transform; expected it alone%s",
-                         fr_transform_text(kind), kind == FR_TRANSFORM_NONE ? "" : ", the other in a slot of its own");
+    bool last = place[0] + 1 == place[1], alone = place[1] == 1;
+    const char *name = fr_transform_text(kind);
+    switch (fr_transform_place(kind)) {
+    case FR_TRANSFORMED_IN_DECODER:
+        break;
+    case FR_TRANSFORMED_IN_NETWORK:
+        return last || fr_refuse(loader, node, path, "`%s` before another transform; expected it last", name);
+    case FR_TRANSFORMED_NOWHERE:
+        return alone || fr_refuse(loader, node, path, "`%s` with another transform; expected it alone", name);
+    case FR_TRANSFORMED_AS_TIME:
+        return alone ||
+               fr_refuse(loader, node, path,
+                         "`%s` with another transform; expected it alone, the other in a slot of its own", name);
+    }
     return true;
 }
 
@@ -160,13 +168,26 @@ FR_READ(transform)
         if (!named(loader, option, item, path, &kind, &body) ||
             !fits(loader, item, path, kind, (uint32_t[2]){i, count}))
             continue;
-        if (kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE)
-            slot->transform = kind;
-        else if (kind != FR_TRANSFORM_NONE)
+        switch (fr_transform_place(kind)) {
+        case FR_TRANSFORMED_NOWHERE:
+            break;
+        case FR_TRANSFORMED_IN_DECODER:
+        case FR_TRANSFORMED_AS_TIME:
             slot->steps[slot->n_steps++].kind = kind;
-        if (kind == FR_TRANSFORM_CLIP)
+            break;
+        case FR_TRANSFORMED_IN_NETWORK:
+            slot->transform = kind;
+            break;
+        }
+        switch (fr_transform_argument(kind)) {
+        case FR_TAKES_NOTHING:
+            break;
+        case FR_TAKES_RANGE:
             read_clip(loader, body, path, &slot->steps[slot->n_steps - 1]);
-        if (kind == FR_TRANSFORM_BUCKETIZE)
+            break;
+        case FR_TAKES_BOUNDARIES:
             fr_boundaries_read(loader, body, path, slot);
+            break;
+        }
     }
 }

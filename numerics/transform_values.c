@@ -16,10 +16,9 @@ static const double DAY_S = 86400.0, WEEK_S = 604800.0;
 /* 1970-01-01 was a Thursday: the week began three days before */
 static const double MONDAY_S = 3.0 * 86400.0;
 
-/* A time is two numbers, every other transform one. */
 static bool is_time(const struct fr_conf_slot *slot)
 {
-    return fr_conf_slot_numbers(slot) != slot->dim;
+    return slot->n_steps > 0 && fr_transform_place(slot->steps[0].kind) == FR_TRANSFORMED_AS_TIME;
 }
 
 static bool phase(enum fr_transform kind, double time, float out[static 2])
@@ -27,10 +26,21 @@ static bool phase(enum fr_transform kind, double time, float out[static 2])
     if (!(fabs(time) < MILLISECONDS_MAX))
         return false;
     double seconds = fabs(time) < SECONDS_MAX ? time : time / 1000.0;
-    double period = kind == FR_TRANSFORM_TIME_OF_DAY ? DAY_S : WEEK_S;
-    if (kind == FR_TRANSFORM_TIME_OF_WEEK)
-        seconds += MONDAY_S;
-    double turns = seconds / period;
+    double turns = 0.0;
+    switch (kind) {
+    case FR_TRANSFORM_TIME_OF_DAY:
+        turns = seconds / DAY_S;
+        break;
+    case FR_TRANSFORM_TIME_OF_WEEK:
+        turns = (seconds + MONDAY_S) / WEEK_S;
+        break;
+    case FR_TRANSFORM_NONE: /* these are no times */
+    case FR_TRANSFORM_LOG1P:
+    case FR_TRANSFORM_CLIP:
+    case FR_TRANSFORM_STANDARDIZE:
+    case FR_TRANSFORM_BUCKETIZE:
+        return false;
+    }
     fr_sincos_turns(turns - floor(turns), &out[0], &out[1]);
     return true;
 }
@@ -42,12 +52,21 @@ bool fr_transform_apply(const struct fr_conf_slot *slot, double x, float out[sta
     float v = (float)x; /* rounded first, transformed then */
     for (uint32_t i = 0; i < slot->n_steps; i++) {
         const struct fr_conf_step *step = &slot->steps[i];
-        if (step->kind == FR_TRANSFORM_CLIP) {
+        switch (step->kind) {
+        case FR_TRANSFORM_CLIP:
             v = v < step->low ? step->low : v > step->high ? step->high : v;
-        } else {
+            break;
+        case FR_TRANSFORM_LOG1P:
             if (!(v > -1.0f))
                 return false;
             v = fr_log1pf(v);
+            break;
+        case FR_TRANSFORM_NONE: /* these are no steps between numbers */
+        case FR_TRANSFORM_TIME_OF_DAY:
+        case FR_TRANSFORM_TIME_OF_WEEK:
+        case FR_TRANSFORM_STANDARDIZE:
+        case FR_TRANSFORM_BUCKETIZE:
+            return false;
         }
     }
     out[0] = v;
@@ -59,7 +78,7 @@ void fr_transform_missing(const struct fr_conf_slot *slot, float out[static 2])
     out[0] = out[1] = 0.0f;
     if (!slot->has_default && is_time(slot))
         return;
-    if (!slot->has_default && slot->transform == FR_TRANSFORM_STANDARDIZE)
+    if (!slot->has_default && fr_transform_learns(slot->transform))
         out[0] = NAN;
     else if (!fr_transform_apply(slot, (double)slot->default_value, out))
         out[0] = NAN;

@@ -105,7 +105,7 @@ struct fr_store *fr_store_new(const struct fr_store_options *options)
     store->slots = fr_alloc(store->n_slots, sizeof(*store->slots));
     for (uint32_t s = 0; s < store->n_slots; s++) {
         const struct fr_conf_slot *slot = &conf->slots[s];
-        bool dense = slot->kind == FR_SLOT_DENSE;
+        bool dense = fr_slot_has_numbers(slot->kind);
         FR_CHECK(dense || (slot->table >= 0 && (uint32_t)slot->table < store->n_tables));
         store->slots[s] = (struct fr_store_slot){
             .table = dense ? FR_NO_INDEX : slot->table, .admit = slot->admit, .touch = slot->touch};

@@ -23,7 +23,7 @@ struct fr_batch *fr_batch_new(const struct fr_conf *conf)
     batch->n_slots = conf->n_slots;
     batch->columns = fr_alloc(batch->n_slots ? batch->n_slots : 1, sizeof(*batch->columns));
     for (uint32_t s = 0; s < batch->n_slots; s++)
-        batch->columns[s].dim = conf->slots[s].kind == FR_SLOT_DENSE ? fr_conf_slot_numbers(&conf->slots[s]) : 0;
+        batch->columns[s].dim = fr_slot_has_numbers(conf->slots[s].kind) ? fr_conf_slot_numbers(&conf->slots[s]) : 0;
     fr_batch_reserve(batch, conf->ingest.batch_size ? conf->ingest.batch_size : DEFAULT_SAMPLES);
     fr_batch_clear(batch);
     return batch;

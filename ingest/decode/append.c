@@ -110,7 +110,7 @@ static void append_dense(const struct fr_stage_column *stage, const struct fr_st
 static void append_part(const struct fr_stage_column *stage, const struct fr_stage_part *part, struct fr_column *to,
                         const uint32_t span[3])
 {
-    if (stage->kind == FR_SLOT_DENSE)
+    if (fr_slot_has_numbers(stage->kind))
         append_dense(stage, part, to, span);
     else
         append_keys(part, to, span[0], span[1], span[2]);
@@ -122,7 +122,7 @@ static void append_part(const struct fr_stage_column *stage, const struct fr_sta
 static void append_one(const struct fr_stage_column *stage, const struct fr_stage_part *part, uint32_t entry,
                        struct fr_column *to, uint32_t at)
 {
-    if (stage->kind == FR_SLOT_DENSE) {
+    if (fr_slot_has_numbers(stage->kind)) {
         float *out = to->dense + (size_t)at * stage->dim;
         for (uint32_t j = 0; j < stage->dim; j++)
             out[j] = part ? part->dense[(size_t)entry * stage->dim + j] : stage->missing[j & 1];
@@ -168,7 +168,7 @@ static bool has_own_values(const struct range *range, const struct fr_stage_colu
     const struct fr_stage_part *own = &stage->own;
     uint32_t group = range->group;
     for (uint32_t k = fr_staging_first(own, range->from); k < own->n_entries && own->at[k] < range->to; k++) {
-        if (stage->kind != FR_SLOT_DENSE && own->begin[k + 1] == own->begin[k])
+        if (fr_slot_has_rows(stage->kind) && own->begin[k + 1] == own->begin[k])
             continue;
         while (range->staging->group_begin[group + 1] <= own->at[k])
             group++;
@@ -317,7 +317,7 @@ uint64_t fr_staging_ids(const struct fr_staging *staging, uint32_t from, uint32_
     uint64_t ids = 0;
     for (uint32_t s = 0; s < staging->n_slots; s++) {
         const struct fr_stage_column *column = &staging->columns[s];
-        if (column->kind == FR_SLOT_DENSE)
+        if (fr_slot_has_numbers(column->kind))
             continue;
         if (count == staging->n_samples)
             ids += column->own.n_keys + column->expanded;

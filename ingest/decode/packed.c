@@ -219,7 +219,7 @@ static enum fr_status packed_ids(struct fr_decoder *d, uint32_t s, struct fr_sta
         part->at[i] = i;
     if (packed.of[PACKED_L].bytes) {
         uint64_t cut = cut_entries(part, packed.of[PACKED_L].bytes, n_rows, d->staging.columns[s].ids_max);
-        if (slot->kind == FR_SLOT_SPARSE)
+        if (!fr_slot_has_steps(slot->kind))
             d->staging.excess_ids += cut;
     } else {
         for (uint32_t i = 0; i <= n_rows; i++)
@@ -261,7 +261,7 @@ static enum fr_status packed_dense(struct fr_decoder *d, uint32_t s, struct fr_s
 enum fr_status fr_decode_packed_slot(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part,
                                      struct fr_column_rows *rows)
 {
-    if (d->staging.columns[slot].kind == FR_SLOT_DENSE)
+    if (fr_slot_has_numbers(d->staging.columns[slot].kind))
         return packed_dense(d, slot, part, rows);
     return packed_ids(d, slot, part, rows);
 }

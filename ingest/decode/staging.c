@@ -25,14 +25,14 @@ void fr_staging_init(struct fr_staging *staging, const struct fr_conf *conf)
         const struct fr_conf_slot *slot = &conf->slots[s];
         struct fr_stage_column *column = &staging->columns[s];
         column->kind = slot->kind;
-        column->dim = slot->kind == FR_SLOT_DENSE ? fr_conf_slot_numbers(slot) : 0;
-        if (slot->kind == FR_SLOT_SEQUENCE)
+        column->dim = fr_slot_has_numbers(slot->kind) ? fr_conf_slot_numbers(slot) : 0;
+        if (fr_slot_has_steps(slot->kind))
             column->ids_max = slot->max_len ? slot->max_len : DEFAULT_MAX_LEN;
         else
             column->ids_max = slot->max_ids ? slot->max_ids : DEFAULT_MAX_IDS;
-        FR_CHECK(slot->kind != FR_SLOT_DENSE || (slot->dim > 0 && slot->dim <= FR_DIM_MAX));
-        fr_staging_reserve_entries(&column->own, 1, slot->kind == FR_SLOT_DENSE);
-        fr_staging_reserve_entries(&column->shared, 1, slot->kind == FR_SLOT_DENSE);
+        FR_CHECK(fr_slot_has_rows(slot->kind) || (slot->dim > 0 && slot->dim <= FR_DIM_MAX));
+        fr_staging_reserve_entries(&column->own, 1, fr_slot_has_numbers(slot->kind));
+        fr_staging_reserve_entries(&column->shared, 1, fr_slot_has_numbers(slot->kind));
     }
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         if (conf->slots[s].source == FR_SOURCE_BUCKETS && conf->slots[conf->slots[s].sources[0]].n_steps > 0)

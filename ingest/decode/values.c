@@ -203,7 +203,7 @@ static enum fr_status parse_sparse(struct fr_decoder *d, uint32_t s, struct fr_s
         weights = d->loose;
     }
     uint32_t cut = fr_staging_close(part, d->staging.columns[s].ids_max, weights);
-    if (slot->kind == FR_SLOT_SPARSE) /* a history longer than max_len is normal, not excess */
+    if (!fr_slot_has_steps(slot->kind)) /* a history longer than max_len is normal, not excess */
         d->staging.excess_ids += cut;
     return weights ? fr_decode_check_mean(d, s, part, part->n_entries - 1) : FR_OK;
 }
@@ -212,16 +212,17 @@ static enum fr_status parse_sparse(struct fr_decoder *d, uint32_t s, struct fr_s
 
 static enum fr_status no_image(struct fr_decoder *d, const struct fr_conf_slot *slot, double x)
 {
-    if (slot->steps[0].kind == FR_TRANSFORM_TIME_OF_DAY || slot->steps[0].kind == FR_TRANSFORM_TIME_OF_WEEK)
+    if (fr_transform_place(slot->steps[0].kind) == FR_TRANSFORMED_AS_TIME)
         return fr_decode_fail(d, FR_E_INVALID, "%.17g is no Unix time in seconds or milliseconds", x);
     return fr_decode_fail(d, FR_E_INVALID, "log1p needs a value above -1, not %.9g", x);
 }
 
 __attribute__((cold)) static enum fr_status too_large(struct fr_decoder *d, uint32_t s, float x)
 {
-    if (d->conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE)
-        return fr_decode_fail(d, FR_E_INVALID, "%.9g is beyond +-%g, the most that standardize takes; clip the slot",
-                              (double)x, (double)d->staging.columns[s].bound);
+    enum fr_transform transform = d->conf->slots[s].transform;
+    if (fr_transform_learns(transform))
+        return fr_decode_fail(d, FR_E_INVALID, "%.9g is beyond +-%g, the most that %s takes; clip the slot", (double)x,
+                              (double)d->staging.columns[s].bound, fr_transform_text(transform));
     return fr_decode_fail(d, FR_E_INVALID,
                           "%.9g is beyond ingest.dense_max (%g); clip or standardize the slot, or raise the bound",
                           (double)x, (double)d->staging.columns[s].bound);
@@ -333,7 +334,7 @@ static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, struct fr_st
 enum fr_status fr_decode_value(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part, uint32_t at,
                                const struct fr_token *first)
 {
-    if (d->staging.columns[slot].kind == FR_SLOT_DENSE)
+    if (fr_slot_has_numbers(d->staging.columns[slot].kind))
         return parse_dense(d, slot, part, at, first);
     return parse_sparse(d, slot, part, at, first);
 }
@@ -473,11 +474,11 @@ enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *m
         previous = (uint32_t)slot;
         uint64_t id;
         /* by far the usual value */
-        if (column->kind != FR_SLOT_DENSE && fr_cursor_take_unsigned(&d->cursor, &id)) {
+        if (fr_slot_has_rows(column->kind) && fr_cursor_take_unsigned(&d->cursor, &id)) {
             stage_one(part, at, fr_fmix64(id ^ d->conf->slots[slot].seed));
             continue;
         }
-        if (column->kind == FR_SLOT_DENSE && fr_cursor_take_float(&d->cursor, &value.f)) {
+        if (fr_slot_has_numbers(column->kind) && fr_cursor_take_float(&d->cursor, &value.f)) {
             value.kind = FR_TOKEN_FLOAT;
             value.size = sizeof(value.f);
         } else if ((status = fr_decode_next(d, &value)) != FR_OK)
@@ -513,7 +514,8 @@ enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_grou
     for (uint32_t s = 0; s < d->conf->n_slots; s++) {
         struct fr_stage_column *column = &d->staging.columns[s];
         const struct fr_stage_part *shared = &column->shared;
-        if (column->kind == FR_SLOT_DENSE || shared->n_entries == 0 || shared->at[shared->n_entries - 1] < from_group)
+        if (fr_slot_has_numbers(column->kind) || shared->n_entries == 0 ||
+            shared->at[shared->n_entries - 1] < from_group)
             continue;
         for (uint32_t k = fr_staging_first(shared, from_group); k < shared->n_entries; k++) {
             const uint32_t *begin = d->staging.group_begin + shared->at[k];
@@ -549,9 +551,9 @@ static bool is_for_buckets(const struct fr_conf *conf, uint32_t s)
 static float bound_of(const struct fr_decoder *d, uint32_t s)
 {
     const struct fr_conf_slot *slot = &d->conf->slots[s];
-    if (d->scoring || slot->transform == FR_TRANSFORM_BUCKETIZE || is_for_buckets(d->conf, s))
+    if (d->scoring || fr_transform_argument(slot->transform) == FR_TAKES_BOUNDARIES || is_for_buckets(d->conf, s))
         return FLT_MAX;
-    if (slot->transform == FR_TRANSFORM_STANDARDIZE)
+    if (fr_transform_learns(slot->transform))
         return STANDARDIZE_MAX;
     return d->conf->ingest.dense_max > 0.0f ? d->conf->ingest.dense_max : DENSE_MAX_DEFAULT;
 }
@@ -562,13 +564,13 @@ void fr_decode_dense_init(struct fr_decoder *d)
     for (uint32_t s = 0; s < d->conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &d->conf->slots[s];
         struct fr_stage_column *column = &d->staging.columns[s];
-        if (slot->kind != FR_SLOT_DENSE)
+        if (fr_slot_has_rows(slot->kind))
             continue;
         column->bound = bound_of(d, s);
         column->plain = slot->n_steps == 0;
         fr_transform_missing(slot, column->missing);
-        column->required = !__builtin_isfinite(column->missing[0]) &&
-                           (slot->has_default || slot->transform != FR_TRANSFORM_STANDARDIZE);
+        column->required =
+            !__builtin_isfinite(column->missing[0]) && (slot->has_default || !fr_transform_learns(slot->transform));
         if (column->required)
             d->required[d->n_required++] = s;
         if (fr_conf_slot_keeps_missing(slot))

@@ -254,7 +254,7 @@ int fr_bench_beside(struct fr_bench *bench, struct fr_buffer *head, uint64_t rat
     beside->rows = bench->rows ? bench->rows : ROWS;
     beside->rate = rate;
     for (uint32_t s = 0; s < bench->conf->n_slots; s++)
-        beside->n_keys += bench->conf->slots[s].kind != FR_SLOT_DENSE ? bench->conf->ingest.batch_size : 0;
+        beside->n_keys += fr_slot_has_rows(bench->conf->slots[s].kind) ? bench->conf->ingest.batch_size : 0;
     int result = FR_TOOL_FAILED;
     if (beside->rows > UINT32_MAX) {
         fputs("freshet-bench: snapshot takes at most 4294967295 rows\n", stderr);

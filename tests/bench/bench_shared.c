@@ -59,17 +59,17 @@ static void put_slots(const struct shared_bench *s, msgpack_packer *packer, char
     uint32_t n_put = 0;
     for (uint32_t i = 0; i < conf->n_slots; i++) {
         const struct fr_conf_slot *slot = &conf->slots[i];
-        if (slot->kind == FR_SLOT_SPARSE && slot->name[0] == letter) {
+        if (fr_slot_has_rows(slot->kind) && !fr_slot_has_steps(slot->kind) && slot->name[0] == letter) {
             put_text(packer, slot->name);
             if (letter == 'u' && n_put >= SINGLES)
                 put_ids(s, packer, key, i, LIST_IDS + n_put % 2);
             else
                 msgpack_pack_uint32(packer, draw_id(s, key, i));
             n_put++;
-        } else if (slot->kind == FR_SLOT_SEQUENCE && letter == 'u') {
+        } else if (fr_slot_has_steps(slot->kind) && letter == 'u') {
             put_text(packer, slot->name);
             put_ids(s, packer, key, i, HISTORY);
-        } else if (slot->kind == FR_SLOT_DENSE && (strcmp(slot->name, "context") == 0) == (letter == 'u')) {
+        } else if (fr_slot_has_numbers(slot->kind) && (strcmp(slot->name, "context") == 0) == (letter == 'u')) {
             put_text(packer, slot->name);
             msgpack_pack_array(packer, slot->dim);
             for (uint32_t d = 0; d < slot->dim; d++)

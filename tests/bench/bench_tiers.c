@@ -296,7 +296,7 @@ int fr_bench_tiers(struct fr_bench *bench)
     struct tiers tiers = {
         .bench = bench, .rows = bench->rows ? bench->rows : ROWS, .n_settle = (uint32_t)(bench->batches / SETTLE_OF)};
     for (uint32_t s = 0; s < bench->conf->n_slots; s++)
-        tiers.n_keys += bench->conf->slots[s].kind != FR_SLOT_DENSE ? bench->conf->ingest.batch_size : 0;
+        tiers.n_keys += fr_slot_has_rows(bench->conf->slots[s].kind) ? bench->conf->ingest.batch_size : 0;
     if (tiers.rows > UINT32_MAX) {
         fputs("freshet-bench: tiers takes at most 4294967295 rows\n", stderr);
         return FR_TOOL_USAGE;

@@ -182,7 +182,7 @@ void fr_reference_activate_backward(const struct fr_activate *c)
             fr_put_sum(c->x_gradient, i, j, fr_at(c->gradient, i, j) * by_x);
             alpha_sum += fr_at(c->gradient, i, j) * by_alpha;
         }
-        if (c->kind == FR_ACT_PRELU || c->kind == FR_ACT_DICE)
+        if (fr_activation_has_alpha(c->kind))
             fr_put_sum((struct fr_view){c->alpha_gradient, c->n}, 0, j, alpha_sum);
     }
 }

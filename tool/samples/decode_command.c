@@ -56,7 +56,7 @@ static void put_slots(const struct fr_conf *conf, const struct fr_batch *batch, 
         const struct fr_column *column = &batch->columns[s];
         uint32_t entry = column->shared ? batch->group_of[sample] : sample;
         fr_buffer_printf(out, "%s\"%s\":", s ? "," : "", conf->slots[s].name);
-        if (conf->slots[s].kind != FR_SLOT_DENSE) {
+        if (fr_slot_has_rows(conf->slots[s].kind)) {
             put_ids(column, entry, out);
             continue;
         }

@@ -292,7 +292,7 @@ static bool find_cuts(struct evaluating *e, const char *const *slots, size_t n_s
         struct cut_by *by = &e->by[e->slices.n_cuts++];
         *by = (struct cut_by){i < n_slots ? slots[i] : labels[i - n_slots], FR_NO_INDEX, FR_NO_INDEX};
         for (uint32_t s = 0; s < e->conf->n_slots && i < n_slots; s++)
-            if (strcmp(e->conf->slots[s].name, by->name) == 0 && e->conf->slots[s].kind != FR_SLOT_DENSE)
+            if (strcmp(e->conf->slots[s].name, by->name) == 0 && fr_slot_has_rows(e->conf->slots[s].kind))
                 by->slot = (int32_t)s;
         for (uint32_t l = 0; l < e->conf->n_labels && i >= n_slots; l++)
             if (strcmp(e->conf->labels[l].name, by->name) == 0)

@@ -50,9 +50,9 @@ static enum fr_status find_key(const struct fr_conf *conf, struct question *q, s
         const struct fr_conf_slot *slot = &conf->slots[s];
         if (strcmp(slot->name, q->slot) != 0)
             continue;
-        if (slot->kind == FR_SLOT_DENSE || slot->source != FR_SOURCE_SAMPLE)
+        if (fr_slot_has_numbers(slot->kind) || slot->source != FR_SOURCE_SAMPLE)
             return fr_err_set(err, FR_E_INVALID, "slot %s has no ids of its own: it is %s", q->slot,
-                              slot->kind == FR_SLOT_DENSE ? "dense" : "computed from others");
+                              fr_slot_has_numbers(slot->kind) ? "dense" : "computed from others");
         q->table = (uint32_t)slot->table;
         q->key = fr_key_text(q->id, slot);
         return FR_OK;

@@ -93,12 +93,11 @@ void fr_device_add_columns(struct fr_device_queue *queue, uint32_t m, uint32_t n
 void fr_device_activate_backward(struct fr_device_queue *queue, const struct fr_activate *call)
 {
     fr_device_activate_elements_backward(queue, call);
-    bool slope = call->kind == FR_ACT_PRELU || call->kind == FR_ACT_DICE;
-    if (!slope || !call->alpha_gradient)
+    if (!fr_activation_has_alpha(call->kind) || !call->alpha_gradient)
         return;
     struct column_call sums = {.m = call->m,
                                .n = call->n,
-                               .kind = call->kind == FR_ACT_DICE ? COLUMN_DICE : COLUMN_PRELU,
+                               .kind = fr_activation_has_statistics(call->kind) ? COLUMN_DICE : COLUMN_PRELU,
                                .add = true,
                                .gradient = call->gradient,
                                .x = call->x,

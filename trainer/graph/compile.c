@@ -128,7 +128,7 @@ static bool has_relu(const struct variant *v, const struct node *node)
 {
     if (node->kind == NODE_LINEAR)
         return v->linears[node->linear].relu;
-    return node->kind == NODE_ATTENTION_DENSE && node->activation == FR_ACT_RELU;
+    return node->kind == NODE_ATTENTION_DENSE && fr_node_has_relu(node);
 }
 
 /* Who alone gives a layer with relu its gradient lets through what relu did: who reads its output
@@ -253,7 +253,7 @@ static void make_table(const struct fr_graph *graph, struct variant *v, uint32_t
     table->sources = fr_alloc(v->n_nodes, sizeof(*table->sources));
     uint32_t group = 0, n = 0;
     for (uint32_t s = 0; s < conf->n_slots; s++) {
-        if (conf->slots[s].kind == FR_SLOT_DENSE || conf->slots[s].table != (int32_t)t)
+        if (fr_slot_has_numbers(conf->slots[s].kind) || conf->slots[s].table != (int32_t)t)
             continue;
         table->source_begin[group++] = n;
         /* first: the first to contribute says what counts */

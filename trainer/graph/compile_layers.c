@@ -116,22 +116,22 @@ static uint32_t vectors_of(const struct builder *b, const struct value *value)
 
 static struct value activate(struct builder *b, struct value in, enum fr_activation activation, const char *name)
 {
-    if (activation == FR_ACT_NONE)
+    if (fr_activation_form(activation) == FR_ACTIVATED_NOWHERE)
         return in;
     struct node *node = fr_build_node(b, NODE_ACTIVATE, width_of(b, &in), &in);
     node->activation = activation;
-    if (activation == FR_ACT_DICE) {
+    if (fr_activation_has_statistics(activation)) {
         node->mean = (int32_t)fr_build_parameter(b, name, "mean");
         node->variance = (int32_t)fr_build_parameter(b, name, "variance");
     }
-    if (activation == FR_ACT_PRELU || activation == FR_ACT_DICE)
+    if (fr_activation_has_alpha(activation))
         fr_build_partial(b, fr_build_parameter(b, name, "alpha"));
     return made(b, &in);
 }
 
 static struct value dense(struct builder *b, struct value in, enum fr_activation activation, const char *name)
 {
-    bool relu = activation == FR_ACT_RELU;
+    bool relu = fr_activation_form(activation) == FR_ACTIVATED_IN_PRODUCT;
     uint32_t kernel = fr_build_parameter(b, name, "kernel");
     struct value out = fr_build_linear(b, &in, kernel, (int32_t)fr_build_parameter(b, name, "bias"), relu);
     return relu ? out : activate(b, out, activation, name);
@@ -239,9 +239,9 @@ static struct value attention_dense(struct builder *b, struct value *arguments, 
     uint32_t steps = b->variant->nodes[arguments->parts[1].node].space;
     uint32_t kernel = fr_build_parameter(b, name, "kernel");
     struct node *node = fr_build_node(b, NODE_ATTENTION_DENSE, b->graph->parameters[kernel].shape[1], arguments);
-    bool relu = activation == FR_ACT_RELU;
+    bool relu = fr_activation_form(activation) == FR_ACTIVATED_IN_PRODUCT;
     node->space = steps;
-    node->activation = relu ? FR_ACT_RELU : FR_ACT_NONE;
+    node->activation = relu ? activation : FR_ACT_NONE;
     fr_build_partial(b, kernel);
     if (bias)
         fr_build_partial(b, fr_build_parameter(b, name, "bias"));

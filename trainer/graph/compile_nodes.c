@@ -112,7 +112,7 @@ static uint32_t dense_leaf(struct builder *b, uint32_t slot, enum level level)
     struct node *node = fr_build_node(b, NODE_DENSE, fr_conf_slot_width(s), NULL);
     node->slot = (int32_t)slot;
     node->space = level == LEVEL_GROUP ? SPACE_GROUPS : SPACE_SAMPLES;
-    if (s->transform == FR_TRANSFORM_STANDARDIZE) {
+    if (fr_transform_learns(s->transform)) {
         node->mean = (int32_t)fr_build_parameter(b, s->name, "mean");
         node->variance = (int32_t)fr_build_parameter(b, s->name, "variance");
         node->count = (int32_t)fr_build_parameter(b, s->name, "count");

@@ -72,8 +72,8 @@ static size_t first_size(const struct fr_conf *conf)
     size_t bytes = (size_t)conf->n_labels * 2 * sizeof(float);
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &conf->slots[s];
-        size_t ids = slot->kind == FR_SLOT_SEQUENCE ? slot->max_len : 1;
-        bytes += slot->kind == FR_SLOT_DENSE ? slot->dim * sizeof(float) : sizeof(uint32_t) + ids * ID_BYTES;
+        size_t ids = fr_slot_has_steps(slot->kind) ? slot->max_len : 1;
+        bytes += fr_slot_has_numbers(slot->kind) ? slot->dim * sizeof(float) : sizeof(uint32_t) + ids * ID_BYTES;
     }
     bytes *= conf->ingest.batch_size;
     return bytes < ARENA_BYTES_MIN ? ARENA_BYTES_MIN : bytes < ARENA_BYTES_MAX ? bytes : ARENA_BYTES_MAX;

@@ -27,7 +27,8 @@ static uint32_t dice_floats(const struct fr_graph *graph)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < graph->variant->n_nodes; i++)
-        n += graph->variant->nodes[i].activation == FR_ACT_DICE ? graph->variant->nodes[i].width : 0;
+        if (fr_activation_has_statistics(graph->variant->nodes[i].activation))
+            n += graph->variant->nodes[i].width;
     return n;
 }
 
@@ -330,7 +331,7 @@ static void sum_dice(const struct graph_run *run, const struct node *node, doubl
 
 static bool is_dice(const struct node *node)
 {
-    return node->kind == NODE_ACTIVATE && node->activation == FR_ACT_DICE && node->reached;
+    return node->kind == NODE_ACTIVATE && fr_activation_has_statistics(node->activation) && node->reached;
 }
 
 static void sum_dices(const struct graph_run *run)

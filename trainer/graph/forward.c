@@ -94,17 +94,27 @@ static void forward_dense(const struct graph_run *run, const struct node *node, 
     struct fr_view out = fr_node_values(graph->variant, node, c->first);
     struct fr_fill_missing fill = {.m = c->entries, .n = numbers, .x = in, .y = out};
     fr_transform_missing(slot, fill.missing);
-    if (slot->transform == FR_TRANSFORM_BUCKETIZE)
+    switch (slot->transform) {
+    case FR_TRANSFORM_BUCKETIZE:
         FR_RUN(graph, bucketize,
                &(struct fr_bucketize){c->entries, slot->dim, slot->n_boundaries,
                                       fr_graph_array(graph, slot->boundaries, slot->n_boundaries * sizeof(float)),
                                       fill.missing[0], in, out});
-    else if (slot->transform == FR_TRANSFORM_STANDARDIZE)
+        break;
+    case FR_TRANSFORM_STANDARDIZE:
         forward_standardize(graph, node, c->entries, (struct fr_view[2]){in, out});
-    else if (fr_conf_slot_keeps_missing(slot))
-        FR_RUN(graph, fill_missing, &fill);
-    else
-        FR_RUN(graph, copy, c->entries, numbers, in, out);
+        break;
+    case FR_TRANSFORM_NONE:
+    case FR_TRANSFORM_LOG1P: /* steps, which the decoder did */
+    case FR_TRANSFORM_CLIP:
+    case FR_TRANSFORM_TIME_OF_DAY:
+    case FR_TRANSFORM_TIME_OF_WEEK:
+        if (fr_conf_slot_keeps_missing(slot))
+            FR_RUN(graph, fill_missing, &fill);
+        else
+            FR_RUN(graph, copy, c->entries, numbers, in, out);
+        break;
+    }
     if (slot->indicator)
         FR_RUN(graph, mark_missing,
                &(struct fr_mark_missing){c->entries, in, {out.values + (node->width - 1), out.ld}});

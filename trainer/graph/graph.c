@@ -106,7 +106,7 @@ static void make_tables(struct fr_graph *graph)
     for (uint32_t t = 0; t < conf->n_tables; t++)
         fr_graph_row_layout(&conf->tables[t], &graph->layouts[t]);
     for (uint32_t s = 0; s < conf->n_slots; s++)
-        if (conf->slots[s].kind != FR_SLOT_DENSE)
+        if (fr_slot_has_rows(conf->slots[s].kind))
             graph->tables[conf->slots[s].table].n_groups++;
 }
 

@@ -210,6 +210,12 @@ struct node {
     uint32_t extra_width;
 };
 
+/* Whether the products of the backends do the node's activation: the one they can do is relu. */
+static inline bool fr_node_has_relu(const struct node *node)
+{
+    return fr_activation_form(node->activation) == FR_ACTIVATED_IN_PRODUCT;
+}
+
 struct node_buffer {
     uint32_t width, space;
     size_t ld;

@@ -236,7 +236,7 @@ static void call_attention_dense(const struct pass *p)
         .steps = steps_of(p, 1),
         .width = width_of(p, 1),
         .units = p->node->width,
-        .relu = p->node->activation == FR_ACT_RELU && !(p->backward && p->node->gated),
+        .relu = fr_node_has_relu(p->node) && !(p->backward && p->node->gated),
         .kernel = parameter(p, 0),
         .bias = bias ? parameter(p, 1) : NULL,
         .query = argument(p, 0, p->c->first),

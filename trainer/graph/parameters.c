@@ -100,9 +100,9 @@ static void add_statistics(struct maker *m, uint32_t columns)
 static void add_activation(struct maker *m, uint32_t width)
 {
     enum fr_activation activation = m->layer->activation;
-    if (activation == FR_ACT_PRELU || activation == FR_ACT_DICE)
+    if (fr_activation_has_alpha(activation))
         add_constant(m, "alpha", width, 0.25f);
-    if (activation == FR_ACT_DICE)
+    if (fr_activation_has_statistics(activation))
         add_statistics(m, width);
 }
 
@@ -241,7 +241,7 @@ void fr_graph_make_parameters(struct fr_graph *graph)
     }
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &conf->slots[s];
-        if (slot->kind != FR_SLOT_DENSE || slot->transform != FR_TRANSFORM_STANDARDIZE)
+        if (!fr_conf_slot_learns(slot))
             continue;
         struct maker m = {.graph = graph};
         snprintf(m.prefix, sizeof(m.prefix), "%s", slot->name);

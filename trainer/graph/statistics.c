@@ -98,10 +98,10 @@ void fr_graph_make_statistics(struct fr_graph *graph)
     /* slots' come last, three each, in their order */
     uint32_t mean = (uint32_t)graph->n_parameters;
     for (uint32_t s = 0; s < conf->n_slots; s++)
-        if (conf->slots[s].kind == FR_SLOT_DENSE && conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE)
+        if (fr_conf_slot_learns(&conf->slots[s]))
             mean -= 3;
     for (uint32_t s = 0; s < conf->n_slots; s++)
-        if (conf->slots[s].kind == FR_SLOT_DENSE && conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE) {
+        if (fr_conf_slot_learns(&conf->slots[s])) {
             add_standard(graph, s, mean);
             mean += 3;
         }
@@ -351,7 +351,7 @@ bool fr_graph_stage_statistics(struct graph_run *run)
     bool finite = fr_graph_stage_standards(run);
     for (uint32_t n = 0; n < v->n_nodes && all->n_dices > 0; n++) {
         const struct node *node = &v->nodes[n];
-        if (node->kind == NODE_ACTIVATE && node->activation == FR_ACT_DICE && node->reached)
+        if (node->kind == NODE_ACTIVATE && fr_activation_has_statistics(node->activation) && node->reached)
             finite &= stage_dice(run, node, dice_of(all, node->mean));
     }
     return finite;

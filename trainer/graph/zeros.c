@@ -69,7 +69,7 @@ static bool value_zero(const struct zeros *z, const struct node *node)
     case NODE_LINEAR:
         return linear_zero(z, node);
     case NODE_ACTIVATE:
-        return nonzero == 0 && node->activation != FR_ACT_SIGMOID;
+        return nonzero == 0 && fr_activation_zero(node->activation) != FR_ZERO_LIFTED;
     case NODE_BIAS:
         return nonzero == 0 && z->parameter[node->partials[0].parameter];
     case NODE_LAYER_NORM: /* scale, bias */
@@ -114,6 +114,11 @@ static bool passes_relu(const struct zeros *z, const struct node *node)
     return !(linear_of(z, node)->relu && z->value[node - z->v->nodes]);
 }
 
+static bool blocks(const struct node *node)
+{
+    return fr_activation_zero(node->activation) == FR_ZERO_BLOCKS;
+}
+
 /* Whether a gradient that comes to the node goes on to argument i: the slope there is not zero. */
 static bool passes(const struct zeros *z, const struct node *node, uint32_t i)
 {
@@ -122,9 +127,9 @@ static bool passes(const struct zeros *z, const struct node *node, uint32_t i)
     case NODE_LINEAR:
         return passes_relu(z, node) && (i > 0 || !z->parameter[linear_of(z, node)->kernel]);
     case NODE_ACTIVATE:
-        return !(node->activation == FR_ACT_RELU && zero);
+        return !(blocks(node) && zero);
     case NODE_ATTENTION_DENSE:
-        return !(node->activation == FR_ACT_RELU && zero) && !z->parameter[node->partials[0].parameter];
+        return !(blocks(node) && zero) && !z->parameter[node->partials[0].parameter];
     case NODE_LAYER_NORM:
         return node->width > 1 && !z->parameter[node->partials[0].parameter];
     case NODE_BI_INTERACTION:
@@ -174,7 +179,7 @@ static void awake_own(struct zeros *z, const struct node *node)
         awake(z, part_of(z, node));
     if (node->kind == NODE_LINEAR && !passes_relu(z, node))
         return;
-    if (node->kind == NODE_ATTENTION_DENSE && node->activation == FR_ACT_RELU && zero)
+    if (node->kind == NODE_ATTENTION_DENSE && blocks(node) && zero)
         return;
     if (node->kind == NODE_LINEAR && !is_zero(z, node, 0))
         awake(z, &z->parameter[linear_of(z, node)->kernel]);

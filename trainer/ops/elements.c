@@ -67,7 +67,7 @@ FR_CLONES
 void fr_cpu_activate(const struct fr_activate *c)
 {
     size_t n = c->n;
-    if (c->kind == FR_ACT_DICE) {
+    if (fr_activation_has_statistics(c->kind)) {
         dice(c);
         return;
     }
@@ -106,7 +106,7 @@ void fr_cpu_activate(const struct fr_activate *c)
 FR_CLONES
 static void trained_slope_backward(const struct fr_activate *c)
 {
-    bool is_dice = c->kind == FR_ACT_DICE;
+    bool is_dice = fr_activation_has_statistics(c->kind);
     for (size_t first = 0; first < c->n; first += COLUMNS) {
         size_t n = c->n - first < COLUMNS ? c->n - first : COLUMNS;
         const float *restrict alpha = c->alpha + first;
@@ -144,7 +144,7 @@ static void trained_slope_backward(const struct fr_activate *c)
 FR_CLONES
 void fr_cpu_activate_backward(const struct fr_activate *c)
 {
-    if (c->kind == FR_ACT_PRELU || c->kind == FR_ACT_DICE) {
+    if (fr_activation_has_alpha(c->kind)) {
         trained_slope_backward(c);
         return;
     }

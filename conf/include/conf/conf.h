@@ -374,6 +374,11 @@ const char *fr_conf_label_key(const struct fr_conf_label *label);
 /* Returns the width of a dense slot as a vector: those numbers, or dim * (n_boundaries + 1); with
  * an indicator one more. */
 uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot);
+/* Says whether the model keeps statistics of the slot's numbers. */
+static inline bool fr_conf_slot_learns(const struct fr_conf_slot *slot)
+{
+    return fr_slot_has_numbers(slot->kind) && fr_transform_learns(slot->transform);
+}
 /* Says whether missing values of a dense slot are NaN in the batch, because the network has to
  * know; else they are what the default comes to. */
 bool fr_conf_slot_keeps_missing(const struct fr_conf_slot *slot);

@@ -42,7 +42,7 @@ static inline void schema_slot(struct fr_conf_slot *slot, const char *name, enum
 {
     *slot = (struct fr_conf_slot){.kind = kind, .table = table, .index = FR_NO_INDEX, .admit = true, .touch = true};
     snprintf(slot->name, sizeof(slot->name), "%s", name);
-    if (kind == FR_SLOT_DENSE) {
+    if (fr_slot_has_numbers(kind)) {
         slot->dim = 1;
         return;
     }

@@ -362,7 +362,7 @@ static inline void fx_make_column(struct fixture *fx, uint32_t s, uint32_t ids_m
     struct fr_column *c = &fx->batch.columns[s];
     const struct fr_conf_slot *slot = &fx->conf.slots[s];
     uint32_t n = fr_batch_entries(&fx->batch, s);
-    if (slot->kind == FR_SLOT_DENSE) {
+    if (fr_slot_has_numbers(slot->kind)) {
         c->dim = fr_conf_slot_numbers(slot);
         c->dense = fr_alloc((size_t)n * c->dim, sizeof(float));
         for (size_t i = 0; i < (size_t)n * c->dim; i++)

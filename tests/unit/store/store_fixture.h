@@ -114,7 +114,7 @@ static inline void batch_begin(struct test_batch *b, const struct world *w)
     b->batch.n_labels = 1;
     b->batch.capacity_samples = TEST_SAMPLES;
     for (uint32_t s = 0; s < w->conf.n_slots; s++) {
-        if (w->slots[s].kind == FR_SLOT_DENSE)
+        if (fr_slot_has_numbers(w->slots[s].kind))
             continue;
         b->columns[s].begin = b->begin[s];
         b->columns[s].keys = b->keys[s];
@@ -237,7 +237,7 @@ static inline void random_batch(struct test_batch *b, const struct world *w, uin
             label = nanf("");
         batch_sample(b, role < 6 ? FR_ROLE_TRAIN : role == 6 ? FR_ROLE_METRICS_ONLY : FR_ROLE_MASKED, label);
         for (uint32_t s = 0; s < w->conf.n_slots; s++) {
-            if (w->slots[s].kind == FR_SLOT_DENSE)
+            if (fr_slot_has_numbers(w->slots[s].kind))
                 continue;
             for (uint64_t k = test_random(random) % 4; k > 0; k--) {
                 /* The smaller of two: some keys are hot. */
@@ -280,7 +280,7 @@ static inline void random_groups(struct test_batch *grouped, struct test_batch *
             left = 1 + test_random(random) % 8;
         random_item(grouped, expanded, random, first);
         for (uint32_t s = 0; s < w->conf.n_slots; s++) {
-            if (w->slots[s].kind == FR_SLOT_DENSE)
+            if (fr_slot_has_numbers(w->slots[s].kind))
                 continue;
             if (first || !grouped->columns[s].shared) {
                 n_ids[s] = (uint32_t)(test_random(random) % 4);
