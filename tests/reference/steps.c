@@ -21,11 +21,15 @@ static double pool_weight(const struct fr_pool_steps *c, size_t e, size_t p)
 {
     size_t end = c->steps.begin[e + 1];
     double n = (double)(end - c->steps.begin[e]);
-    if (c->kind == FR_POOL_LAST)
+    switch (c->kind) {
+    case FR_POOL_LAST:
         return p + 1 == end ? 1.0 : 0.0;
-    if (masked(&c->steps, p))
-        return 0.0;
-    return fr_reference_pooling_scale(c->kind, n, n);
+    case FR_POOL_SUM:
+    case FR_POOL_MEAN:
+    case FR_POOL_SQRTN:
+        break;
+    }
+    return masked(&c->steps, p) ? 0.0 : fr_reference_pooling_scale(c->kind, n, n);
 }
 
 void fr_reference_pool_steps(const struct fr_pool_steps *c)

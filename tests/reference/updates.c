@@ -28,7 +28,9 @@ static uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uin
             uint32_t id = u->occ[o] - s->first;
             if (s->masked && s->masked[id])
                 continue;
-            double coef = (s->weights ? (double)s->weights[id] : 1.0) * (s->scale ? (double)s->scale[at.entry] : 1.0);
+            double coef = s->weights ? (double)s->weights[id] : 1.0;
+            if (fr_reference_pooling_is_scaled(s->pooling))
+                coef *= (double)s->scale[at.entry];
             size_t row = s->by_id ? id : at.entry;
             sum += coef * (double)s->gradient.values[row * s->gradient.ld + i];
             count += counted ? 0 : s->counted[at.entry];

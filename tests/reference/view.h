@@ -37,6 +37,20 @@ static inline double fr_reference_pooling_scale(enum fr_pooling kind, double sum
     return 1.0;
 }
 
+/* Whether an entry has a scale of its own, which the gradient of its rows is multiplied by. */
+static inline bool fr_reference_pooling_is_scaled(enum fr_pooling kind)
+{
+    switch (kind) {
+    case FR_POOL_SUM:
+    case FR_POOL_LAST:
+        break;
+    case FR_POOL_MEAN:
+    case FR_POOL_SQRTN:
+        return true;
+    }
+    return false;
+}
+
 /* Adds, where the view is wanted. */
 static inline void fr_put_sum(struct fr_view v, size_t i, size_t j, double x)
 {

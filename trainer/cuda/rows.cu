@@ -15,23 +15,13 @@
 
 /* ---- pooling ---- */
 
-FR_DEVICE float gather_scale(const struct fr_gather *g, uint32_t begin, uint32_t end)
-{
-    if (g->kind == FR_POOL_SUM)
-        return 1.0f;
-    float total = g->weights ? 0.0f : (float)(end - begin);
-    for (uint32_t p = begin; p < end && g->weights; p++)
-        total += fr_pooling_share(g->kind, g->weights[p]);
-    return total == 0.0f ? 0.0f : fr_pooling_scale(g->kind, total);
-}
-
 FR_KERNEL(gather_kernel, struct fr_gather)
 {
     FR_EACH (at, (size_t)(c.entry_end - c.entry_begin) * c.dim) {
         struct fr_cell cell = fr_cell_of(at, c.dim);
         size_t s = c.entry_begin + cell.row;
         uint32_t begin = c.begin[s], end = c.begin[s + 1];
-        float scale = gather_scale(&c, begin, end), sum = 0.0f;
+        float scale = fr_pooling_scale_of(c.kind, c.weights, begin, end), sum = 0.0f;
         bool any = false;
         for (uint32_t p = begin; p < end; p++) {
             const float *row = c.rows[c.unique_of[p]];
@@ -116,7 +106,7 @@ FR_DEVICE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t begin
             if (source->trained[at.entry] == 0 || (source->masked && source->masked[id]))
                 continue;
             float coef = source->weights ? source->weights[id] : 1.0f;
-            if (source->scale)
+            if (fr_pooling_keeps_scale(source->pooling))
                 coef *= source->scale[at.entry];
             float *sum = sums;
             for (uint32_t p = 0; p < source->part; p++)

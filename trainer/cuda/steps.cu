@@ -21,8 +21,7 @@ static size_t cells(const struct fr_steps *steps, uint32_t width)
 
 FR_DEVICE uint32_t pool_begin(const struct fr_pool_steps *c, uint32_t e)
 {
-    uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
-    return c->kind == FR_POOL_LAST && end > begin ? end - 1 : begin;
+    return fr_pooling_first_step(c->kind, c->steps.begin[e], c->steps.begin[e + 1]);
 }
 
 FR_DEVICE float pool_scale(const struct fr_pool_steps *c, uint32_t e)
@@ -32,13 +31,13 @@ FR_DEVICE float pool_scale(const struct fr_pool_steps *c, uint32_t e)
 
 FR_KERNEL(pool_steps_kernel, struct fr_pool_steps)
 {
-    bool last = c.kind == FR_POOL_LAST;
+    bool masked = fr_pooling_takes_masked(c.kind);
     FR_EACH (at, (size_t)entries_of(&c.steps) * c.width) {
         struct fr_cell cell = fr_cell_of(at, c.width);
         uint32_t e = c.steps.entry_begin + (uint32_t)cell.row;
         float scale = pool_scale(&c, e), sum = 0.0f;
         for (uint32_t p = pool_begin(&c, e); p < c.steps.begin[e + 1]; p++)
-            if (last || !fr_is_masked(&c.steps, p))
+            if (masked || !fr_is_masked(&c.steps, p))
                 sum += scale * *fr_at(c.in, p, cell.column);
         *fr_cell_at(c.out, cell) = sum;
     }
@@ -51,13 +50,13 @@ void fr_device_pool_steps(struct fr_device_queue *queue, const struct fr_pool_st
 
 FR_KERNEL(pool_steps_backward_kernel, struct fr_pool_steps)
 {
-    bool last = c.kind == FR_POOL_LAST;
+    bool masked = fr_pooling_takes_masked(c.kind);
     FR_EACH (at, (size_t)entries_of(&c.steps) * c.width) {
         struct fr_cell cell = fr_cell_of(at, c.width);
         uint32_t e = c.steps.entry_begin + (uint32_t)cell.row;
         float scale = pool_scale(&c, e), g = *fr_cell_at(c.out, cell);
         for (uint32_t p = pool_begin(&c, e); p < c.steps.begin[e + 1]; p++)
-            if (last || !fr_is_masked(&c.steps, p))
+            if (masked || !fr_is_masked(&c.steps, p))
                 *fr_at(c.in_gradient, p, cell.column) += scale * g;
     }
 }

@@ -128,6 +128,7 @@ static void fill_sources(const struct graph_run *run)
                 .first = run->rows->slot_base[node->slot],
                 .gradient = fr_node_gradients(v, node, 0),
                 .weights = run->at_batch->columns[node->slot].weights,
+                .pooling = node->pooling,
                 .scale = node->extra,
                 .trained = groups ? trained->at_groups : trained->at_samples,
                 .counted = groups ? counted->at_groups : counted->at_samples,

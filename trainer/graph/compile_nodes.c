@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/pooling.h"
+
 static enum level level_of(const struct builder *b, uint32_t node)
 {
     return b->variant->spaces[b->variant->nodes[node].space].level;
@@ -135,7 +137,7 @@ static uint32_t row_leaf(struct builder *b, const struct fr_conf_ref *ref, enum 
     node->trainable = true;
     if (!steps) {
         node->pooling = ref->pooling;
-        node->extra_width = node->pooling == FR_POOL_SUM ? 0 : 1;
+        node->extra_width = fr_pooling_keeps_scale(node->pooling) ? 1 : 0;
     }
     return only_once(b);
 }

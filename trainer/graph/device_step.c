@@ -151,11 +151,11 @@ static double largest_coefficient(const struct graph_run *run, const struct node
     for (uint32_t e = 0; column->weights && e < entries; e++) {
         float total = 0.0f, scale = 1.0f, weight = 0.0f;
         for (uint32_t p = column->begin[e]; p < column->begin[e + 1]; p++) {
-            if (node->kind == NODE_POOLED && node->pooling != FR_POOL_SUM)
+            if (node->kind == NODE_POOLED && fr_pooling_keeps_scale(node->pooling))
                 total += fr_pooling_share(node->pooling, column->weights[p]);
             weight = fabsf(column->weights[p]) > weight ? fabsf(column->weights[p]) : weight;
         }
-        if (node->kind == NODE_POOLED && node->pooling != FR_POOL_SUM)
+        if (node->kind == NODE_POOLED && fr_pooling_keeps_scale(node->pooling))
             scale = total == 0.0f ? 0.0f : fr_pooling_scale(node->pooling, total);
         double bound = (double)weight * fabs((double)scale);
         if (!(bound <= largest))

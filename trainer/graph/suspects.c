@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/pooling.h"
 #include "passes.h"
 
 enum look { LOOK_ALONE, LOOK_SQUARES, LOOK_SHARES, LOOKS };
@@ -124,7 +125,7 @@ static double largest_coefficient(const struct search *s, const struct node *nod
         if (!table->rows[unique_of[p]])
             continue;
         double coefficient = column->weights ? fabs((double)column->weights[p]) : 1.0;
-        if (node->kind == NODE_POOLED && node->extra)
+        if (node->kind == NODE_POOLED && fr_pooling_keeps_scale(node->pooling))
             coefficient *= fabs((double)node->extra[entry]);
         if (over(coefficient, found))
             found = coefficient;

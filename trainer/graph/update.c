@@ -10,6 +10,7 @@
  * Owner thread: the graph's; a block of values or of unique keys belongs to one worker. It does not
  * know where rows live. */
 #include "learning.h"
+#include "ops/pooling.h"
 #include "passes.h"
 
 #include <math.h>
@@ -121,7 +122,7 @@ static double largest_coefficient(const struct graph_run *run, uint32_t t)
         double bound = 1.0;
         if (source->weights)
             bound *= (double)fr_bits_f32(largest_of(graph, source->weights, run->batch->columns[slot].begin[entries]));
-        if (source->scale)
+        if (fr_pooling_keeps_scale(source->pooling))
             bound *= (double)fr_bits_f32(largest_of(graph, source->scale, entries));
         if (!(bound <= largest))
             largest = bound;

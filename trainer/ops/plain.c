@@ -23,8 +23,8 @@ static bool is_plain(const struct fr_row_update *u)
     bool plain = u->n_parts == 1 && u->n_groups > 0;
     for (uint32_t g = 0; plain && g < u->n_groups; g++) {
         const struct fr_row_source *s = &u->sources[g], *first = &u->sources[0];
-        plain = u->source_begin[g + 1] == g + 1 && s->whole && !s->by_id && !s->weights && !s->scale && !s->masked &&
-                s->pairs.values == first->pairs.values;
+        plain = u->source_begin[g + 1] == g + 1 && s->whole && !s->by_id && !s->weights && !s->masked &&
+                fr_pooling_form(s->pooling) == FR_POOLED_SUM && s->pairs.values == first->pairs.values;
     }
     return plain;
 }

@@ -28,17 +28,6 @@ static inline void prefetch_floats(const float *at, uint32_t n)
         __builtin_prefetch(at + i, 1);
 }
 
-/* What the weights of ids [begin, end) are multiplied by. */
-static inline float gather_scale(const struct fr_gather *g, uint32_t begin, uint32_t end)
-{
-    if (g->kind == FR_POOL_SUM)
-        return 1.0f;
-    float total = g->weights ? 0.0f : (float)(end - begin);
-    for (uint32_t p = begin; p < end && g->weights; p++)
-        total += fr_pooling_share(g->kind, g->weights[p]);
-    return total == 0.0f ? 0.0f : fr_pooling_scale(g->kind, total);
-}
-
 /* The row of id p, or NULL; fetches what comes PREFETCH_IDS later, before `last`. */
 static inline const float *row_of(float *const *rows, const uint32_t *unique_of, uint32_t p, uint32_t last,
                                   uint32_t value_offset)
@@ -52,13 +41,26 @@ static inline const float *row_of(float *const *rows, const uint32_t *unique_of,
     return row ? row + value_offset : NULL;
 }
 
-/* Rows of one value: no loop over columns. */
-static void gather_weights(const struct fr_gather *g)
+/* The sum begins with its first row, not with zeros: the bits of a single row stay what they are. */
+FR_IN_LINE void add_row(float *restrict out, const float *restrict v, float coef, uint32_t dim, bool begun)
+{
+    if (begun) {
+        for (uint32_t i = 0; i < dim; i++)
+            out[i] += coef * v[i];
+    } else {
+        for (uint32_t i = 0; i < dim; i++)
+            out[i] = coef * v[i];
+    }
+}
+
+/* Entries of any number of ids. */
+FR_IN_LINE void gather_entries(const struct fr_gather *g, uint32_t dim)
 {
     uint32_t last = g->begin[g->entry_end];
     for (uint32_t s = g->entry_begin; s < g->entry_end; s++) {
         uint32_t begin = g->begin[s], end = g->begin[s + 1];
-        float scale = gather_scale(g, begin, end), sum = 0.0f;
+        float *out = g->out.values + s * g->out.ld;
+        float scale = fr_pooling_scale_of(g->kind, g->weights, begin, end);
         if (g->scale)
             g->scale[s] = scale;
         bool any = false;
@@ -66,38 +68,8 @@ static void gather_weights(const struct fr_gather *g)
             const float *v = row_of(g->rows, g->unique_of, p, last, g->value_offset);
             if (!v)
                 continue;
-            float product = (g->weights ? g->weights[p] : 1.0f) * scale * *v;
-            sum = any ? sum + product : product;
+            add_row(out, v, (g->weights ? g->weights[p] : 1.0f) * scale, dim, any);
             any = true;
-        }
-        g->out.values[s * g->out.ld] = sum;
-    }
-}
-
-FR_CLONES
-static void gather_vectors(const struct fr_gather *g)
-{
-    uint32_t last = g->begin[g->entry_end], dim = g->dim;
-    for (uint32_t s = g->entry_begin; s < g->entry_end; s++) {
-        uint32_t begin = g->begin[s], end = g->begin[s + 1];
-        float *restrict out = g->out.values + s * g->out.ld;
-        float scale = gather_scale(g, begin, end);
-        if (g->scale)
-            g->scale[s] = scale;
-        bool any = false;
-        for (uint32_t p = begin; p < end; p++) {
-            const float *restrict v = row_of(g->rows, g->unique_of, p, last, g->value_offset);
-            if (!v)
-                continue;
-            float coef = (g->weights ? g->weights[p] : 1.0f) * scale;
-            if (any) {
-                for (uint32_t i = 0; i < dim; i++)
-                    out[i] += coef * v[i];
-            } else {
-                for (uint32_t i = 0; i < dim; i++)
-                    out[i] = coef * v[i];
-                any = true;
-            }
         }
         if (!any)
             memset(out, 0, dim * sizeof(float));
@@ -124,7 +96,7 @@ FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
     uint32_t begin = g->begin[g->entry_begin], n = g->entry_end - g->entry_begin;
     const uint32_t *restrict unique_of = g->unique_of + begin;
     float *out_begin = g->out.values + g->entry_begin * g->out.ld;
-    float scale = gather_scale(g, begin, begin + 1);
+    float scale = fr_pooling_scale_of(g->kind, g->weights, begin, begin + 1);
     for (uint32_t s = 0; s < n; s++) {
         if (dim > 1 && n - s > PREFETCH_SINGLE) {
             const float *next = g->rows[unique_of[s + PREFETCH_SINGLE]];
@@ -140,37 +112,30 @@ FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
         g->scale[s] = scale;
 }
 
-FR_CLONES
-static void gather_single_weights(const struct fr_gather *g)
-{
-    gather_single(g, 1);
-}
-
-FR_CLONES
-static void gather_single_8(const struct fr_gather *g)
-{
-    gather_single(g, 8);
-}
-
-FR_CLONES
-static void gather_single_16(const struct fr_gather *g)
-{
-    gather_single(g, 16);
-}
+/* Of a length that the compiler knows, or of dim = g->dim. */
+#define GATHER(name, entries, dim)                                                                                     \
+    FR_CLONES                                                                                                          \
+    static void name(const struct fr_gather *g)                                                                        \
+    {                                                                                                                  \
+        entries(g, dim);                                                                                               \
+    }
+GATHER(gather_any, gather_entries, g->dim)
+GATHER(gather_1, gather_entries, 1)
+GATHER(gather_single_1, gather_single, 1)
+GATHER(gather_single_8, gather_single, 8)
+GATHER(gather_single_16, gather_single, 16)
 
 void fr_cpu_gather(const struct fr_gather *g)
 {
     bool is_single = g->entry_begin < g->entry_end && has_single_ids(g);
-    if (g->dim == 1 && is_single)
-        gather_single_weights(g);
-    else if (g->dim == 1)
-        gather_weights(g);
+    if (g->dim == 1)
+        (is_single ? gather_single_1 : gather_1)(g);
     else if (g->dim == 8 && is_single)
         gather_single_8(g);
     else if (g->dim == 16 && is_single)
         gather_single_16(g);
     else
-        gather_vectors(g);
+        gather_any(g);
 }
 
 FR_CLONES

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "cpu.h"
 #include "lanes.h"
+#include "ops/pooling.h"
 
 enum {
     PREFETCH_ROWS = 16, /* unique keys ahead when updating */
@@ -97,7 +98,7 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
             if (source->trained[at.entry] == 0 || (source->masked && source->masked[id]))
                 continue;
             float coef = source->weights ? source->weights[id] : 1.0f;
-            if (source->scale)
+            if (fr_pooling_keeps_scale(source->pooling))
                 coef *= source->scale[at.entry];
             const float *d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
             if (source->pairs.values) {

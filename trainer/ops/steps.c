@@ -37,24 +37,21 @@ static float pool_scale(const struct fr_pool_steps *c, uint32_t e)
     return fr_pooling_scale(c->kind, (float)(c->steps.begin[e + 1] - c->steps.begin[e]));
 }
 
-/* The first step that counts; a masked last step is a row like others: a recurrence keeps its state
- * there. */
 FR_IN_LINE uint32_t pool_begin(const struct fr_pool_steps *c, uint32_t e)
 {
-    uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
-    return c->kind == FR_POOL_LAST && end > begin ? end - 1 : begin;
+    return fr_pooling_first_step(c->kind, c->steps.begin[e], c->steps.begin[e + 1]);
 }
 
 FR_CLONES
 void fr_cpu_pool_steps(const struct fr_pool_steps *c)
 {
-    bool last = c->kind == FR_POOL_LAST;
+    bool masked = fr_pooling_takes_masked(c->kind);
     for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
         float *restrict out = row_at(c->out, e - c->steps.entry_begin);
         float scale = pool_scale(c, e);
         memset(out, 0, c->width * sizeof(float));
         for (uint32_t p = pool_begin(c, e); p < c->steps.begin[e + 1]; p++)
-            if (last || !is_masked(&c->steps, p))
+            if (masked || !is_masked(&c->steps, p))
                 add_scaled(out, scale, row_at(c->in, p), c->width);
     }
 }
@@ -62,12 +59,12 @@ void fr_cpu_pool_steps(const struct fr_pool_steps *c)
 FR_CLONES
 void fr_cpu_pool_steps_backward(const struct fr_pool_steps *c)
 {
-    bool last = c->kind == FR_POOL_LAST;
+    bool masked = fr_pooling_takes_masked(c->kind);
     for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end && c->in_gradient.values; e++) {
         const float *g = row_at(c->out, e - c->steps.entry_begin);
         float scale = pool_scale(c, e);
         for (uint32_t p = pool_begin(c, e); p < c->steps.begin[e + 1]; p++)
-            if (last || !is_masked(&c->steps, p))
+            if (masked || !is_masked(&c->steps, p))
                 add_scaled(row_at(c->in_gradient, p), scale, g, c->width);
     }
 }

@@ -111,8 +111,9 @@ struct fr_row_source {
      * as it was served: that of fr_row_sums. Nothing below but trained, counted and whole is set
      * then. */
     struct fr_view pairs, sum;
-    const float *weights; /* per id of the slot, or NULL: 1 */
-    const float *scale;   /* per entry (mean, sqrtn), or NULL */
+    const float *weights;    /* per id of the slot, or NULL: 1 */
+    enum fr_pooling pooling; /* of the entry; by_id: FR_POOL_SUM */
+    const float *scale;      /* per entry, from fr_gather; only read where the pooling keeps it */
     /* per entry: its samples that are trained through this reader; 0 contributes nothing */
     const uint32_t *trained;
     /* per entry: what an occurrence counts whose first contributing reader this is */
