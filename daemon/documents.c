@@ -49,8 +49,8 @@ static const char *phase_name(int phase)
     return names[phase];
 }
 
-const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_REASONS] = {
-    {"idle", FR_ABSENT_IDLE}, {"weak", FR_ABSENT_WEAK}, {"score", FR_ABSENT_SCORE}, {"capacity", FR_ABSENT_CAPACITY}};
+#define EXPIRY(name, text, number, by) FR_REMOVAL_BY_##by({text, name}, )
+const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_RULES] = {FR_REMOVALS(EXPIRY)};
 
 static void put_table(struct fr_json *json, const struct fr_trainer_table_status *table)
 {
@@ -68,7 +68,7 @@ static void put_table(struct fr_json *json, const struct fr_trainer_table_status
     fr_json_u64(json, "forgotten", stats->counts.forgotten);
     fr_json_u64(json, "unremembered", stats->counts.unremembered);
     fr_json_object(json, "expired");
-    for (size_t r = 0; r < FR_EXPIRY_REASONS; r++)
+    for (size_t r = 0; r < FR_EXPIRY_RULES; r++)
         fr_json_u64(json, fr_documents_expiry[r].name, stats->counts.expired[fr_documents_expiry[r].reason]);
     fr_json_end(json);
     fr_json_end(json);

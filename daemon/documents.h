@@ -30,8 +30,7 @@ struct fr_expiry_reason {
     const char *name;
     enum fr_absent_reason reason;
 };
-enum { FR_EXPIRY_REASONS = 4 };
-extern const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_REASONS];
+extern const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_RULES];
 
 /* ---- series.c ---- */
 

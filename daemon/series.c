@@ -307,7 +307,7 @@ static void history_tables(struct fr_registry *registry, const struct fr_trainer
         fr_metric_label(labels, sizeof(labels), "table", durable->tables[i].name);
         fr_series_count(registry, FR_SERIES_ROWS_ADMITTED_TOTAL, labels, counts->admitted);
         fr_series_count(registry, FR_SERIES_OCCURRENCES_REJECTED_TOTAL, labels, counts->rejected);
-        for (size_t r = 0; r < FR_EXPIRY_REASONS; r++) {
+        for (size_t r = 0; r < FR_EXPIRY_RULES; r++) {
             char reasons[300];
             snprintf(reasons, sizeof(reasons), "%s", labels);
             fr_metric_label(reasons, sizeof(reasons), "reason", fr_documents_expiry[r].name);

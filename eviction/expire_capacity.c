@@ -9,8 +9,6 @@
 
 #include "idle.h"
 
-enum { WHY_CAPACITY = 4 };
-
 static double capacity_rank(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms)
 {
     (void)config;
@@ -22,7 +20,7 @@ static double capacity_rank(const void *config, const struct fr_row_facts *facts
 struct fr_expiry_policy fr_expire_capacity_policy(const struct fr_expire_capacity *config)
 {
     return (struct fr_expiry_policy){.name = "capacity",
-                                     .reason = WHY_CAPACITY,
+                                     .reason = FR_ABSENT_CAPACITY,
                                      .rank = capacity_rank,
                                      .rows_max = config->rows_max,
                                      .config = config};

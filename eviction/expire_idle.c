@@ -9,9 +9,6 @@
 
 #include "idle.h"
 
-/* `why` of the delta format (docs/formats/deltas.md, "drop"). */
-enum { WHY_IDLE = 1 };
-
 static double idle_rank(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms)
 {
     (void)config;
@@ -20,6 +17,9 @@ static double idle_rank(const void *config, const struct fr_row_facts *facts, in
 
 struct fr_expiry_policy fr_expire_idle_policy(const struct fr_expire_idle *config)
 {
-    return (struct fr_expiry_policy){
-        .name = "idle", .reason = WHY_IDLE, .rank = idle_rank, .threshold = -(double)config->idle_ms, .config = config};
+    return (struct fr_expiry_policy){.name = "idle",
+                                     .reason = FR_ABSENT_IDLE,
+                                     .rank = idle_rank,
+                                     .threshold = -(double)config->idle_ms,
+                                     .config = config};
 }

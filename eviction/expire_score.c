@@ -16,7 +16,7 @@
 
 #include "idle.h"
 
-enum { WHY_SCORE = 3, TERMS = 16 };
+enum { TERMS = 16 };
 
 #define LN2 0.69314718055994530942
 #define HALVINGS_MAX 2200.0 /* the largest double times the smallest weight is 0 long before */
@@ -44,5 +44,5 @@ static double score_rank(const void *config, const struct fr_row_facts *facts, i
 struct fr_expiry_policy fr_expire_score_policy(const struct fr_expire_score *config)
 {
     return (struct fr_expiry_policy){
-        .name = "score", .reason = WHY_SCORE, .rank = score_rank, .threshold = config->min, .config = config};
+        .name = "score", .reason = FR_ABSENT_SCORE, .rank = score_rank, .threshold = config->min, .config = config};
 }

@@ -11,8 +11,6 @@
 
 #include <math.h>
 
-enum { WHY_WEAK = 2 };
-
 static double weak_rank(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms)
 {
     (void)config, (void)watermark_ms;
@@ -25,7 +23,7 @@ static double weak_rank(const void *config, const struct fr_row_facts *facts, in
 struct fr_expiry_policy fr_expire_weak_policy(const struct fr_expire_weak *config)
 {
     return (struct fr_expiry_policy){.name = "weak",
-                                     .reason = WHY_WEAK,
+                                     .reason = FR_ABSENT_WEAK,
                                      .needs_values = true,
                                      .rank = weak_rank,
                                      .threshold = (double)config->norm,

@@ -10,20 +10,15 @@ enum { VERSION = 3, CARRIED_BYTES = 24 };
 #define AT(member) (offsetof(struct fr_store_counts, member) / sizeof(uint64_t))
 #define NAMED(member) [AT(member)] = #member
 #define EXPIRED(reason) [AT(expired) + (reason)]
-const char *const fr_store_count_names[FR_STORE_COUNTS] = {
-    NAMED(rows),
-    NAMED(pending),
-    NAMED(admitted),
-    NAMED(rejected),
-    NAMED(forgotten),
-    NAMED(unremembered),
-    EXPIRED(FR_ABSENT_SILENT) = "expired_none",
-    EXPIRED(FR_ABSENT_IDLE) = "expired_idle",
-    EXPIRED(FR_ABSENT_WEAK) = "expired_weak",
-    EXPIRED(FR_ABSENT_SCORE) = "expired_score",
-    EXPIRED(FR_ABSENT_CAPACITY) = "expired_capacity",
-    EXPIRED(FR_ABSENT_MANUAL) = "expired_manual",
-};
+#define EXPIRED_BY(reason, text, ...) EXPIRED(reason) = "expired_" text,
+const char *const fr_store_count_names[FR_STORE_COUNTS] = {NAMED(rows),
+                                                           NAMED(pending),
+                                                           NAMED(admitted),
+                                                           NAMED(rejected),
+                                                           NAMED(forgotten),
+                                                           NAMED(unremembered),
+                                                           EXPIRED(FR_ABSENT_SILENT) = "expired_none",
+                                                           FR_REMOVALS(EXPIRED_BY)};
 
 void fr_store_section_encode(const struct fr_store_section *section, struct fr_buffer *out)
 {

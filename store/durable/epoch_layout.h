@@ -42,7 +42,7 @@ static inline bool fr_epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], st
                              .size = fr_load_u32(bytes + 12),
                              .kind = bytes[16],
                              .reason = bytes[17]};
-    if (out->kind >= FR_IMAGE_KINDS || out->reason > FR_ABSENT_MANUAL || out->table > FR_IMAGE_TABLE_MAX)
+    if (out->kind >= FR_IMAGE_KINDS || out->reason >= FR_ABSENT_REASONS || out->table > FR_IMAGE_TABLE_MAX)
         return false;
     return out->kind == FR_IMAGE_ABSENT ? out->size == 0 : out->reason == 0;
 }

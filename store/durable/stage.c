@@ -118,7 +118,7 @@ uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image)
     FR_CHECK(image->table <= FR_IMAGE_TABLE_MAX);
     FR_CHECK(image->kind < FR_IMAGE_KINDS);
     if (image->kind == FR_IMAGE_ABSENT)
-        FR_CHECK(image->size == 0 && image->reason <= FR_ABSENT_MANUAL);
+        FR_CHECK(image->size == 0 && image->reason < FR_ABSENT_REASONS);
     else
         FR_CHECK(image->reason == 0);
     if (stage->n_loose == stage->capacity_loose) {

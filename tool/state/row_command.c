@@ -157,7 +157,7 @@ static enum fr_status put_row(const struct looking *looking, const struct fr_con
 static enum fr_status put_found(const struct looking *looking, const struct fr_conf *conf, struct fr_buffer *out,
                                 struct fr_err *err)
 {
-    static const char *const why[FR_ABSENT_REASONS] = {"silent", "idle", "weak", "score", "capacity", "manual"};
+    enum fr_absent_reason why = (enum fr_absent_reason)(looking->reason % FR_ABSENT_REASONS);
     int64_t seen_ms;
     uint32_t count;
     switch (looking->kind) {
@@ -170,7 +170,7 @@ static enum fr_status put_found(const struct looking *looking, const struct fr_c
         fr_buffer_printf(out, ",\"state\":\"pending\",\"count\":%" PRIu32 ",\"seen_ms\":%" PRId64, count, seen_ms);
         return FR_OK;
     case FR_IMAGE_ABSENT:
-        fr_buffer_printf(out, ",\"state\":\"absent\",\"why\":\"%s\"", why[looking->reason % FR_ABSENT_REASONS]);
+        fr_buffer_printf(out, ",\"state\":\"absent\",\"why\":\"%s\"", fr_absent_reason_text(why));
         return FR_OK;
     default:
         fr_buffer_printf(out, ",\"state\":\"none\"");

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vocabulary/removal.h"
+
 /* What the store keeps about keys without a row. */
 enum fr_gate_memory {
     FR_GATE_ENTRIES, /* a pending entry per key: its exact count and when it was seen */
@@ -48,7 +50,7 @@ struct fr_row_facts {
  * has a list of rules; the first that says "goes" gives the tombstone its reason. */
 struct fr_expiry_policy {
     const char *name;
-    uint8_t reason; /* the delta format's `why` */
+    uint8_t reason; /* enum fr_absent_reason */
     bool needs_values;
     double (*rank)(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms);
     double threshold;
@@ -59,8 +61,6 @@ struct fr_expiry_policy {
     uint64_t rows_max;
     const void *config;
 };
-
-enum { FR_EXPIRY_RULES = 4 };
 
 /* All of a table. */
 struct fr_table_policies {

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "vocabulary/removal.h"
+
 /* Table numbers above are the cold store's own (sections, sentinel). */
 enum { FR_IMAGE_TABLE_MAX = 0x7fffffff };
 
@@ -16,24 +18,12 @@ enum { FR_IMAGE_TABLE_MAX = 0x7fffffff };
 enum { FR_BLOCK_TABLES = 0x40000000 };
 
 enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2, FR_IMAGE_BLOCK = 3, FR_IMAGE_KINDS };
-/* Why a key is absent, in the codes of the delta format's `why`. With 0 it never had a published
- * row (a forgotten pending key), so there is no tombstone. */
-enum fr_absent_reason {
-    FR_ABSENT_SILENT = 0,
-    FR_ABSENT_IDLE = 1,
-    FR_ABSENT_WEAK = 2,
-    FR_ABSENT_SCORE = 3,
-    FR_ABSENT_CAPACITY = 4,
-    FR_ABSENT_MANUAL = 5,
-    FR_ABSENT_REASONS
-};
-
 struct fr_image {
     uint64_t key;
     uint32_t table;
-    uint32_t size; /* of bytes; 0 when absent */
-    uint8_t kind;  /* enum fr_image_kind */
-    uint8_t reason;
+    uint32_t size;  /* of bytes; 0 when absent */
+    uint8_t kind;   /* enum fr_image_kind */
+    uint8_t reason; /* enum fr_absent_reason */
     uint64_t epoch; /* read back: the one that holds it; 0: the cold store */
     /* Borrowed. Of any alignment when it comes from an epoch or the cold store: read with
      * memcpy. */
