@@ -185,13 +185,6 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
     return status;
 }
 
-enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
-                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
-{
-    const struct fr_export_span one = {.epochs = epoch, .n = 1};
-    return fr_export_span(settings, &one, sink, self, saturated, err);
-}
-
 bool fr_export_widen(struct fr_codec_settings *settings)
 {
     if (settings->piece_max > PIECE_BYTES_MAX / 2)

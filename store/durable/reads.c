@@ -82,11 +82,6 @@ uint64_t fr_durable_folded(struct fr_durable *durable)
     return atomic_load_explicit(&durable->folded, memory_order_acquire);
 }
 
-uint64_t fr_durable_cold_memory(struct fr_durable *durable)
-{
-    return durable->cold ? fr_cold_memory(durable->cold) : 0;
-}
-
 uint64_t fr_durable_span(struct fr_durable *durable, uint64_t first, uint64_t last, uint64_t window, uint64_t *end)
 {
     uint64_t bytes = 0, fits = first;

@@ -405,8 +405,6 @@ bool fr_conf_property_is_shown(const char *name);
 /* Whether the text is a list of brokers; else what is wrong, with the form that is expected. */
 bool fr_conf_brokers_are_sound(const char *text, char *problem, size_t size);
 void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out);
-/* Writes Writes Markdown of every option, generated from the table: conf/OPTIONS.md. */
-void fr_conf_reference(struct fr_buffer *out);
 
 /* Canonical model JSON (docs/formats/deltas.md, "Model JSON"): sorted keys, no spaces, %.9g
  * numbers, every default written out; tables, slots, layers, labels, tasks as lists in their order;

@@ -6,12 +6,6 @@
 #include "codec/codec.h"
 #include "durable/epoch.h"
 
-/* Writes the delta records of one epoch (bytes of fr_durable_append / read_epoch; settings from the
- * head of its file). Of the floats of a row image only the first value_floats are public. Epoch 1
- * of a timeline that is not the first begins with a rewind record. FR_E_CORRUPT, FR_E_LIMIT (a
- * row, the model or the commit does not fit piece_max), or the sink's status. */
-enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
-                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
 /* Memory that one call leaves to the next: 24 bytes for each row of the largest epoch, 28 where it
  * is of one value. Zeroed: none yet. */
 struct fr_export_room {
@@ -24,7 +18,8 @@ struct fr_export_room {
     unsigned bits; /* of a key; a table has so many places */
 };
 void fr_export_room_release(struct fr_export_room *room);
-/* Several consecutive epochs of one timeline and one head as one, the newest, with `from` the
+/* Consecutive epochs of one timeline and one head (bytes of fr_durable_append / read_epoch;
+ * settings from the head of their file): one as it is, several as one, the newest, with `from` the
  * first: the newest public image of each key, tombstones too, the newest published value of each
  * parameter, the model when one of them has it. What a replica has after it is what it would have
  * after all of them. */
@@ -34,6 +29,9 @@ struct fr_export_span {
     const struct fr_delta_rewind *rewind; /* what it begins with beside; NULL: nothing */
     struct fr_export_room *room;          /* NULL: memory of its own */
 };
+/* Writes their delta records. Of the floats of a row image only the first value_floats are public.
+ * Epoch 1 of a timeline that is not the first begins with a rewind record. FR_E_CORRUPT,
+ * FR_E_LIMIT (a row, the model or the commit does not fit piece_max), or the sink's status. */
 enum fr_status fr_export_span(const struct fr_codec_settings *settings, const struct fr_export_span *span,
                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
 /* After FR_E_LIMIT: doubles piece_max; false at 64 MiB. An epoch that does not fit the piece_max of

@@ -1,6 +1,7 @@
 /* What a valid configuration becomes: defaults, units, layers, --set, printing, the committed
  * files. */
 #include "conf_fixture.h"
+#include "reference.h"
 
 #include "base/hash.h"
 
@@ -498,7 +499,7 @@ FR_CASE(the_committed_reference_is_that_of_the_table)
 {
     static const char path[] = FR_SOURCE_DIR "/conf/OPTIONS.md";
     struct fr_buffer expected = {0};
-    fr_conf_reference(&expected);
+    write_reference(&expected);
     FILE *file = fopen(path, getenv("FR_UPDATE") ? "w" : "r");
     assert_non_null(file);
     if (getenv("FR_UPDATE")) {

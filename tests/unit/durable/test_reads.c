@@ -139,7 +139,7 @@ FR_CASE(fetches_and_scans_equal_a_model_of_the_folded_epochs)
         }
         struct fr_durable_status status = scene_status(durable);
         assert_true(status.cold_found > 0 && status.cold_asked > status.cold_found);
-        assert_true(fr_durable_cold_memory(durable) > 0);
+        assert_true(fr_cold_memory(durable->cold) > 0);
         fr_durable_close(durable);
         durable = scene_open(&scene, true);
         check_fetch(durable, expect(&scene, folded, 0), seed, 100);
@@ -502,7 +502,7 @@ FR_CASE(a_known_row_costs_one_small_block_and_an_unknown_one_hardly_any)
     assert_true(fetch_cost(&scene, durable, 0, &known) < BLOCK_MAX);
     assert_int_equal(unknown, 0);
     assert_int_equal(known, KEYS);
-    uint64_t own = fr_cold_files_bytes(durable->cold->files), cache = fr_durable_cold_memory(durable) - own;
+    uint64_t own = fr_cold_files_bytes(durable->cold->files), cache = fr_cold_memory(durable->cold) - own;
     assert_true(own > ROWS && own < (uint64_t)MEMORY_MAX * ROWS);
     assert_true(cache < (uint64_t)CACHE_MAX);
     fr_durable_close(durable);

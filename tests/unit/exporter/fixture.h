@@ -25,6 +25,14 @@ struct fixture {
     struct fr_durable *durable;
 };
 
+/* One epoch alone. */
+static inline enum fr_status export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
+                                          fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
+{
+    const struct fr_export_span one = {.epochs = epoch, .n = 1};
+    return fr_export_span(settings, &one, sink, self, saturated, err);
+}
+
 static char fixture_cfg[] = "{\"tables\":[]}";
 
 static inline void fixture_settings(struct fixture *f, const char *model)

@@ -85,13 +85,13 @@ static void run_begin(struct run *run, uint64_t epoch)
 static enum fr_status run_export(struct run *run)
 {
     run->epoch = encode(&run->stage, &run->bytes);
-    return fr_export_epoch(&run->f.settings, &run->epoch, look, &run->seen, &run->saturated, &run->err);
+    return export_epoch(&run->f.settings, &run->epoch, look, &run->seen, &run->saturated, &run->err);
 }
 
 static void expect_the_same_again(struct run *run)
 {
     struct seen again = {0};
-    assert_int_equal(fr_export_epoch(&run->f.settings, &run->epoch, look, &again, &run->saturated, NULL), FR_OK);
+    assert_int_equal(export_epoch(&run->f.settings, &run->epoch, look, &again, &run->saturated, NULL), FR_OK);
     assert_int_equal(run->seen.bytes.size, again.bytes.size);
     assert_memory_equal(run->seen.bytes.data, again.bytes.data, again.bytes.size);
     fr_buffer_release(&again.bytes);

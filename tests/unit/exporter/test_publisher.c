@@ -125,7 +125,7 @@ static size_t expect_epochs(uint32_t partition, size_t at, uint64_t first, uint6
         uint64_t saturated = 0;
         assert_int_equal(fr_durable_read_epoch(f.durable, expected.epoch, &bytes, NULL, NULL), FR_OK);
         assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
-        assert_int_equal(fr_export_epoch(&f.settings, &epoch, expect_record, &expected, &saturated, NULL), FR_OK);
+        assert_int_equal(export_epoch(&f.settings, &epoch, expect_record, &expected, &saturated, NULL), FR_OK);
         fr_buffer_release(&bytes);
     }
     return expected.at;
@@ -234,7 +234,7 @@ FR_CASE(an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece)
     assert_int_equal(fr_durable_read_epoch(f.durable, 2, &bytes, NULL, NULL), FR_OK);
     assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
     uint32_t pieces = 2;
-    assert_int_equal(fr_export_epoch(&f.settings, &epoch, produce_partial, &pieces, &saturated, NULL), FR_OK);
+    assert_int_equal(export_epoch(&f.settings, &epoch, produce_partial, &pieces, &saturated, NULL), FR_OK);
     publish();
     assert_int_equal(status.acked, 1);
     step_until(2);
@@ -261,7 +261,7 @@ static void produce_epoch(struct fixture *from, uint64_t number)
     uint64_t saturated = 0;
     assert_int_equal(fr_durable_read_epoch(from->durable, number, &bytes, NULL, NULL), FR_OK);
     assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
-    assert_int_equal(fr_export_epoch(&from->settings, &epoch, produce_all, NULL, &saturated, NULL), FR_OK);
+    assert_int_equal(export_epoch(&from->settings, &epoch, produce_all, NULL, &saturated, NULL), FR_OK);
     fr_buffer_release(&bytes);
 }
 

@@ -127,8 +127,6 @@ enum fr_status fr_durable_scan(struct fr_durable *durable, uint32_t table, uint6
                                const struct fr_durable_reader *reader, struct fr_err *err) FR_MUST_CHECK;
 /* The folded epoch, cheap: it moves after what it says can be read by both. */
 uint64_t fr_durable_folded(struct fr_durable *durable);
-/* Bytes that RocksDB holds: block cache, table readers. Not for every batch. */
-uint64_t fr_durable_cold_memory(struct fr_durable *durable);
 
 /* The folded state as of one epoch, whatever is folded while it is read. Close it before the
  * durable object; until then folds free no disk of what they replace. Any thread, one at a time. */

@@ -1,15 +1,17 @@
-/* OPTIONS.md from the table: one section a scope, one line an option. A unit test compares the
- * committed file with this. */
+/* OPTIONS.md from the table of options: one section a scope, one line an option. */
+#ifndef FR_TESTS_CONF_REFERENCE_H
+#define FR_TESTS_CONF_REFERENCE_H
+
 #include <float.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "conf/conf.h"
-#include "forms.h"
-#include "options.h"
-#include "problem.h"
-#include "scalar.h"
+#include "../../../conf/forms.h"
+#include "../../../conf/options.h"
+#include "../../../conf/problem.h"
+#include "../../../conf/scalar.h"
 
 static const struct section {
     const char *prefix, *title, *text;
@@ -161,7 +163,7 @@ static void write_later(struct fr_buffer *out, const struct section *section)
         fr_buffer_printf(out, ".\n");
 }
 
-void fr_conf_reference(struct fr_buffer *out)
+static void write_reference(struct fr_buffer *out)
 {
     fr_buffer_printf(
         out,
@@ -193,3 +195,5 @@ void fr_conf_reference(struct fr_buffer *out)
     }
     fr_buffer_terminate(out);
 }
+
+#endif
