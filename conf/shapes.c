@@ -364,8 +364,8 @@ static void check_loss(struct fr_loader *loader, uint32_t index)
 {
     const struct fr_conf_loss *loss = &loader->conf->losses[index];
     const struct inputs in = {loader, loader->loss_drafts[index], "loss", loss->name, loss->refs, loss->n_refs};
-    if (loss->kind == FR_AUX_MSE ? want_vectors(&in) : want_sequences(&in))
-        (void)want_one_width(&in, loss->kind == FR_AUX_MSE ? "mse" : "next_step");
+    if (fr_aux_loss_reads_steps(loss->kind) ? want_sequences(&in) : want_vectors(&in))
+        (void)want_one_width(&in, fr_aux_loss_text(loss->kind));
 }
 
 bool fr_shapes_infer(struct fr_loader *loader)

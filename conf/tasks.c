@@ -182,15 +182,16 @@ FR_READ(task)
 
 static const char *const next_step_roles[] = {"states", "positives", "negatives"};
 
-/* The references in order; the list of mse, the map of next_step. */
-static bool loss_arguments(struct fr_loader *loader, const struct fr_node *node, const char *path, bool mse,
-                           const struct fr_node *out[static 3])
+/* The references in order, of a list or of a map of roles. */
+static bool loss_arguments(struct fr_loader *loader, const struct fr_node *node, const char *path,
+                           enum fr_aux_loss kind, const struct fr_node *out[static 3])
 {
-    uint32_t count = mse ? 2 : 3;
-    if (!fr_loader_sized(loader, node, path, mse ? FR_NODE_LIST : FR_NODE_MAP, count, count))
+    uint32_t count = fr_aux_loss_refs(kind);
+    bool roles = fr_aux_loss_reads_steps(kind);
+    if (!fr_loader_sized(loader, node, path, roles ? FR_NODE_MAP : FR_NODE_LIST, count, count))
         return false;
     for (uint32_t i = 0; i < count; i++) {
-        out[i] = mse ? node->values[i] : fr_node_get(node, next_step_roles[i]);
+        out[i] = roles ? fr_node_get(node, next_step_roles[i]) : node->values[i];
         if (!out[i])
             return fr_refuse(loader, node, path, "no %s; expected {states: .., positives: .., negatives: ..}",
                              next_step_roles[i]);
@@ -202,16 +203,14 @@ static void read_refs(struct fr_loader *loader, struct fr_layer_draft *draft, st
                       const struct fr_node *node, const char *kind)
 {
     const struct fr_node *arguments[3] = {NULL};
-    bool mse = strcmp(kind, "mse") == 0;
     char path[FR_PATH_MAX];
     fr_path_join(path, draft->path, kind);
     if (loss->n_refs > 0)
         fr_refuse(loader, node, path, "a second kind in one loss; expected one");
-    loss->kind = mse ? FR_AUX_MSE : FR_AUX_NEXT_STEP;
     loss->n_refs = 0;
-    if (!loss_arguments(loader, node, path, mse, arguments))
+    if (!fr_aux_loss_parse(kind, &loss->kind) || !loss_arguments(loader, node, path, loss->kind, arguments))
         return;
-    uint32_t count = mse ? 2 : 3;
+    uint32_t count = fr_aux_loss_refs(loss->kind);
     for (uint32_t i = 0; i < count; i++) {
         if (!fr_ref_resolve(loader, draft, arguments[i], &loss->refs[i]))
             return;
@@ -223,10 +222,10 @@ FR_SHOW(loss_refs)
 {
     const struct fr_conf_loss *loss = scope;
     const char *kind = fr_option_name(option);
-    bool mse = loss->kind == FR_AUX_MSE, training = tree->view == FR_VIEW_TRAINING;
-    if (mse != (strcmp(kind, "mse") == 0))
+    bool roles = fr_aux_loss_reads_steps(loss->kind), training = tree->view == FR_VIEW_TRAINING;
+    if (strcmp(kind, fr_aux_loss_text(loss->kind)) != 0)
         return NULL;
-    struct fr_node *refs = fr_tree_flow(tree, mse || training ? FR_NODE_LIST : FR_NODE_MAP);
+    struct fr_node *refs = fr_tree_flow(tree, roles && !training ? FR_NODE_MAP : FR_NODE_LIST);
     FR_CHECK(loss->n_refs <= FR_ARRAY_LEN(next_step_roles));
     for (uint32_t i = 0; i < loss->n_refs; i++) {
         char text[FR_REF_TEXT_MAX];

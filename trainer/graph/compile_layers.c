@@ -412,16 +412,23 @@ void fr_graph_build_layer(struct builder *b, uint32_t l)
 void fr_graph_build_loss(struct builder *b, uint32_t loss)
 {
     const struct fr_conf_loss *conf = &b->graph->conf->losses[loss];
-    bool pair = conf->kind == FR_AUX_MSE;
     struct value values[3];
-    FR_CHECK(conf->n_refs == (pair ? 2 : 3));
+    FR_CHECK(conf->n_refs == fr_aux_loss_refs(conf->kind) && conf->n_refs <= FR_ARRAY_LEN(values));
     for (uint32_t i = 0; i < conf->n_refs; i++) {
         values[i] = fr_build_ref(b, &conf->refs[i]);
         fr_build_join(b, &values[i]);
     }
     struct value arguments = fr_build_list(values, conf->n_refs);
     fr_build_bring_to_samples(b, &arguments);
-    fr_build_node(b, pair ? NODE_MSE_PAIR : NODE_NEXT_STEP, 0, &arguments)->loss = (int32_t)loss;
+    enum node_kind kind = NODE_MSE_PAIR;
+    switch (conf->kind) {
+    case FR_AUX_MSE:
+        break;
+    case FR_AUX_NEXT_STEP:
+        kind = NODE_NEXT_STEP;
+        break;
+    }
+    fr_build_node(b, kind, 0, &arguments)->loss = (int32_t)loss;
     free(arguments.parts);
 }
 

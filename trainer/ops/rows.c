@@ -41,7 +41,8 @@ static inline const float *row_of(float *const *rows, const uint32_t *unique_of,
     return row ? row + value_offset : NULL;
 }
 
-/* The sum begins with its first row, not with zeros: the bits of a single row stay what they are. */
+/* The sum begins with its first row, not with zeros: the bits of a single row stay what they
+ * are. */
 FR_IN_LINE void add_row(float *restrict out, const float *restrict v, float coef, uint32_t dim, bool begun)
 {
     if (begun) {

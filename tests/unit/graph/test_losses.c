@@ -252,7 +252,7 @@ FR_CASE(an_auxiliary_loss_alone_makes_a_step_when_something_counts)
         struct fixture fx;
         fx_load(&fx, 40, nx_networks[n].text);
         if (fx.conf.n_losses > 0) {
-            bool of_steps = fx.conf.losses[0].kind == FR_AUX_NEXT_STEP;
+            bool of_steps = fr_aux_loss_reads_steps(fx.conf.losses[0].kind);
             fx_make_rows(&fx, 2);
             fx_make_batch(&fx, 60, 4, false, 5);
             for (uint32_t i = 0; i < 60; i++)

@@ -1,5 +1,5 @@
-/* Losses of tasks, all of the vocabulary: every backend against the reference, the reference's gradients against finite
- * differences of its own losses, known values and extremes. */
+/* Losses of tasks, all of the vocabulary: every backend against the reference, the reference's
+ * gradients against finite differences of its own losses, known values and extremes. */
 #include "backends.h"
 
 #include "base/math.h"

@@ -1,135 +1,8 @@
-/* Pooling of rows, and their updates by every backend against the reference. The rules:
+/* Updates of rows by every backend against the reference. Poolings: test_pooling.c; the rules:
  * test_optimizers.c. */
-#include "backends.h"
+#include "rows_scene.h"
 
 #include "base/math.h"
-
-enum { SAMPLES = 6, UNIQUE = 5, IDS = 12 };
-
-/* 6 samples, 12 ids, 5 unique keys of which key 3 has no row; sample 4 has no ids. */
-static const uint32_t id_begin[SAMPLES + 1] = {0, 1, 4, 6, 9, 9, 12};
-static const uint32_t unique_of[IDS] = {0, 1, 0, 2, 3, 3, 4, 1, 0, 4, 3, 2};
-static const float id_weights[IDS] = {1.0f, 2.0f, 0.5f, 0.25f, 1.0f, 3.0f, 1.5f, 1.0f, 0.125f, 2.0f, 4.0f, 1.0f};
-
-static void make_row_pointers(float *memory, size_t row_floats, float **rows)
-{
-    for (size_t u = 0; u < UNIQUE; u++)
-        rows[u] = u == 3 ? NULL : memory + u * row_floats;
-}
-
-static void gather_with(const struct fr_ops *ops, uint32_t dim, enum fr_pooling kind, bool weighted, struct fr_view out,
-                        float *scale)
-{
-    struct fr_view memory = random_view(UNIQUE, dim + 3, dim + 3, 8);
-    float *rows[UNIQUE];
-    make_row_pointers(memory.values, dim + 3, rows);
-    struct fr_gather gather = {.begin = id_begin,
-                               .weights = weighted ? id_weights : NULL,
-                               .unique_of = unique_of,
-                               .rows = rows,
-                               .value_offset = 2,
-                               .dim = dim,
-                               .entry_end = SAMPLES,
-                               .kind = kind,
-                               .scale = scale,
-                               .out = out};
-    ops->gather(&gather);
-    release_guarded(memory.values, UNIQUE * (dim + 3));
-}
-
-FR_CASE(pooling_agrees_with_the_reference)
-{
-    struct backend_list list = list_backends();
-    static const uint32_t dims[] = {1, 3, 16, 45};
-    static const enum fr_pooling poolings[] = {FR_ROW_POOLINGS(FR_KIND_MEMBER)};
-    enum { N = FR_ARRAY_LEN(poolings) };
-    for (size_t b = 0; b < list.n; b++) {
-        for (uint32_t variant = 0; variant < 8 * N; variant++) {
-            uint32_t dim = dims[variant / (2 * N)];
-            enum fr_pooling kind = poolings[variant / 2 % N];
-            struct fr_view got = {guarded(SAMPLES * (dim + 2)), dim + 2},
-                           want = {guarded(SAMPLES * (dim + 2)), dim + 2};
-            float *scale = guarded(SAMPLES), *scale_want = guarded(SAMPLES);
-            gather_with(list.ops[b], dim, kind, variant & 1, got, scale);
-            gather_with(fr_reference_ops(), dim, kind, variant & 1, want, scale_want);
-            assert_nmse(got, want, SAMPLES, dim, 1e-12, list.ops[b]->name);
-            assert_nmse((struct fr_view){scale, 1}, (struct fr_view){scale_want, 1}, SAMPLES, 1, 1e-12, "scale");
-            assert_row_ends_untouched(got, SAMPLES, dim);
-            release_guarded(got.values, SAMPLES * (dim + 2));
-            release_guarded(want.values, SAMPLES * (dim + 2));
-            release_guarded(scale, SAMPLES);
-            release_guarded(scale_want, SAMPLES);
-        }
-    }
-}
-
-FR_CASE(an_entry_of_one_id_is_its_row_to_the_bit)
-{
-    struct backend_list list = list_backends();
-    static const uint32_t dims[] = {1, 5, 8, 16};
-    static const enum fr_pooling poolings[] = {FR_ROW_POOLINGS(FR_KIND_MEMBER)};
-    uint32_t begin[IDS + 1];
-    for (uint32_t s = 0; s <= IDS; s++)
-        begin[s] = s;
-    for (size_t b = 0; b < list.n; b++)
-        for (size_t v = 0; v < FR_ARRAY_LEN(dims) * FR_ARRAY_LEN(poolings); v++) {
-            uint32_t dim = dims[v % FR_ARRAY_LEN(dims)];
-            float *rows[UNIQUE], scale[IDS];
-            struct fr_view memory = random_view(UNIQUE, dim + 1, dim + 1, 9), out = random_view(IDS, dim, dim + 2, 10);
-            make_row_pointers(memory.values, dim + 1, rows);
-            list.ops[b]->gather(&(struct fr_gather){.begin = begin,
-                                                    .unique_of = unique_of,
-                                                    .rows = rows,
-                                                    .value_offset = 1,
-                                                    .dim = dim,
-                                                    .entry_begin = 2,
-                                                    .entry_end = IDS,
-                                                    .kind = poolings[v / FR_ARRAY_LEN(dims)],
-                                                    .scale = scale,
-                                                    .out = out});
-            for (uint32_t s = 2; s < IDS; s++)
-                for (uint32_t i = 0; i < dim; i++) {
-                    const float *row = rows[unique_of[s]];
-                    assert_true(out.values[s * out.ld + i] == (row ? row[1 + i] : 0.0f) && scale[s] == 1.0f);
-                }
-            assert_row_ends_untouched(out, IDS, dim);
-            release_guarded(memory.values, UNIQUE * (dim + 1));
-            release_guarded(out.values, IDS * out.ld);
-        }
-}
-
-FR_CASE(means_count_ids_without_a_row)
-{
-    struct backend_list list = list_backends();
-    for (size_t b = 0; b < list.n; b++) {
-        float one = 6.0f, *rows[2] = {&one, NULL}, out[3] = {9.0f, 9.0f, 9.0f}, scale[3];
-        const uint32_t begin[4] = {0, 3, 3, 4}, unique[4] = {0, 1, 1, 0};
-        const float weights[4] = {1.0f, 1.0f, 4.0f, 0.0f};
-        struct fr_gather gather = {.begin = begin,
-                                   .unique_of = unique,
-                                   .rows = rows,
-                                   .dim = 1,
-                                   .entry_end = 3,
-                                   .kind = FR_POOL_MEAN,
-                                   .scale = scale,
-                                   .out = {out, 1}};
-        list.ops[b]->gather(&gather);
-        assert_true(fabsf(out[0] - 2.0f) < 1e-6f && out[1] == 0.0f && out[2] == 6.0f);
-        gather.weights = weights;
-        list.ops[b]->gather(&gather);
-        assert_true(fabsf(out[0] - 1.0f) < 1e-6f && out[1] == 0.0f && out[2] == 0.0f);
-        gather.kind = FR_POOL_SQRTN; /* 6 / sqrt(1 + 1 + 16) */
-        list.ops[b]->gather(&gather);
-        assert_true(fabsf(out[0] - 1.41421356f) < 1e-6f && out[1] == 0.0f && out[2] == 0.0f);
-    }
-}
-
-enum { ENTRY_BITS = 9 };
-
-static uint32_t from(uint32_t entry, uint32_t group)
-{
-    return group << ENTRY_BITS | entry;
-}
 
 /* Two parts, two groups: group 0 (ids 0-5) reads part 0 twice (sum, and mean with scale) and part
  * 1, id by id; group 1 (ids 6-11) part 0, weighted. */
@@ -463,9 +336,6 @@ FR_CASE(check_rows_measures_the_gradients_and_changes_nothing)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pooling_agrees_with_the_reference),
-        cmocka_unit_test(an_entry_of_one_id_is_its_row_to_the_bit),
-        cmocka_unit_test(means_count_ids_without_a_row),
         cmocka_unit_test(row_updates_agree_with_the_reference),
         cmocka_unit_test(weights_of_ftrl_are_stepped_as_each_alone),
         cmocka_unit_test(rows_whose_entries_all_count_are_stepped_to_the_same_bits_without_asking),

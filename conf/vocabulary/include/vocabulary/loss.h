@@ -14,10 +14,10 @@ enum fr_loss_terms { FR_TRAINS_NOTHING, FR_TRAINS_SAMPLES, FR_TRAINS_PAIRS };
 /* Labels for which a loss is defined. */
 enum fr_label_range { FR_LABELS_ANY, FR_LABELS_UNIT }; /* any finite number; [0, 1] */
 
-/* KIND(name, text, prediction, terms, labels, prior, product, options). prior: LOG_ODDS where the bias of the
- * logit may begin at the log-odds of the first labels (bias_from_labels), else NONE. product:
- * PRODUCT where a product of probabilities may have the loss, else SINGLE. options: the group of
- * numbers that are set of it, as in {focal: {gamma: 2}}, or NULL. */
+/* KIND(name, text, prediction, terms, labels, prior, product, options). prior: LOG_ODDS where the
+ * bias of the logit may begin at the log-odds of the first labels (bias_from_labels), else NONE.
+ * product: PRODUCT where a product of probabilities may have the loss, else SINGLE. options: the
+ * group of numbers that are set of it, as in {focal: {gamma: 2}}, or NULL. */
 #define FR_TASK_LOSSES(KIND)                                                                                           \
     KIND(FR_LOSS_LOGLOSS, "logloss", PROBABILITY, SAMPLES, UNIT, LOG_ODDS, PRODUCT, NULL)                              \
     KIND(FR_LOSS_NONE, "none", PROBABILITY, NOTHING, ANY, NONE, PRODUCT, NULL) /* measured, not trained */             \
@@ -72,12 +72,23 @@ FR_KIND_COLUMN(const char *, fr_loss_options, fr_task_loss, FR_TASK_LOSSES, FR_L
 #define FR_PRIOR_LOSSES_AND(more) (&FR_TASK_LOSSES(FR_LOSS_OF_PRIOR) more[2])
 #define FR_PRODUCT_LOSSES (&FR_TASK_LOSSES(FR_LOSS_OF_PRODUCT)[4])
 
+/* KIND(name, text, refs, of steps): how many references it has, all of one width; of vectors they
+ * are a list, of sequences a map of roles. */
 #define FR_AUX_LOSSES(KIND)                                                                                            \
-    KIND(FR_AUX_MSE, "mse") /* refs a, b of one width: 1/2 |a - b|^2 */                                                \
-    /* DIEN: states h, positives e, negatives n (sequences, one width): logloss of h_t . e_{t+1} */                    \
-    /* as 1 and h_t . n_{t+1} as 0, mean over steps */                                                                 \
-    KIND(FR_AUX_NEXT_STEP, "next_step")
+    KIND(FR_AUX_MSE, "mse", 2, false) /* a, b: 1/2 |a - b|^2 */                                                        \
+    /* DIEN: states h, positives e, negatives n: logloss of h_t . e_{t+1} as 1 and h_t . n_{t+1} as */                 \
+    /* 0, mean over steps */                                                                                           \
+    KIND(FR_AUX_NEXT_STEP, "next_step", 3, true)
 
 FR_KINDS(fr_aux_loss, FR_AUX_LOSSES)
+
+#define FR_AUX_REFS(name, text, refs, steps)                                                                           \
+    case name:                                                                                                         \
+        return refs;
+#define FR_AUX_STEPS(name, text, refs, steps)                                                                          \
+    case name:                                                                                                         \
+        return steps;
+FR_KIND_COLUMN(unsigned, fr_aux_loss_refs, fr_aux_loss, FR_AUX_LOSSES, FR_AUX_REFS)
+FR_KIND_COLUMN(bool, fr_aux_loss_reads_steps, fr_aux_loss, FR_AUX_LOSSES, FR_AUX_STEPS)
 
 #endif

@@ -41,7 +41,8 @@ FR_HD float fr_focal_half(float z, float gamma, float *slope)
 
 /* ---- of one sample ---- */
 
-/* The loss of output z and label y, and its derivative by z; `loss` has the numbers that are set. */
+/* The loss of output z and label y, and its derivative by z; `loss` has the numbers that are
+ * set. */
 
 FR_HD double fr_logloss_loss(const struct fr_loss *loss, float z, float y, float *slope)
 {
