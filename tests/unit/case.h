@@ -18,6 +18,13 @@
 /* What goes before or after a case or a program; 0: done. */
 #define FR_FIXTURE(name) static int name(void **state __attribute__((unused)))
 
+/* FR_TEST_CASE='expire_*' runs the cases of these names alone. */
+__attribute__((constructor)) static inline void fr_test_choose(void)
+{
+    if (getenv("FR_TEST_CASE"))
+        cmocka_set_test_filter(getenv("FR_TEST_CASE"));
+}
+
 /* Waits for what comes in its own time: repeats the statement behind it until the condition holds.
  * Only a test that fails waits for the end of the patience, so that no load makes one fail. */
 #define FR_UNTIL(condition)                                                                                            \

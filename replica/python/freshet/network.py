@@ -11,12 +11,11 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from ._kinds import LOSSES, OPERATIONS
+
 OPSET = 17
 STANDARDIZE_EPSILON, STANDARDIZE_LIMIT, STANDARDIZE_COUNT_MIN = 1e-6, 10.0, 100.0
 LAYER_NORM_EPSILON, DICE_EPSILON, LEAK = 1e-5, 1e-9, 0.01
-POOLINGS = ("sum", "mean", "sqrtn")
-OPERATIONS = ("concat", "mlp", "dense", "bi_interaction", "sum", "add", "mean", "sqrtn", "last", "multiply", "fm", "dot_interaction", "cross", "bias", "layer_norm", "dropout",
-              "activate", "stop_gradient", "attention", "gru", "augru", "experts", "mixture")
 
 
 class Unsupported(ValueError):
@@ -359,7 +358,9 @@ class _Graph:
             if "logit" in task:
                 self.nodes.append(self.onnx.helper.make_node("Reshape", [self.vector(task["logit"]), self.constant([-1], np.int64)], ["logit(%s)" % name]))
                 outputs.append("logit(%s)" % name)
-                score = outputs[-1] if task["loss"] == "mse" else self.node("Sigmoid", outputs[-1])
+                if task["loss"] not in LOSSES:
+                    raise Unsupported("task %s: the loss %s is not known here" % (name, task["loss"]))
+                score = outputs[-1] if LOSSES[task["loss"]] == "value" else self.node("Sigmoid", outputs[-1])
             else:
                 score = self.together("Mul", [scores[other] for other in task["prob"]])
             scores[name] = score
