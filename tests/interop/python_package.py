@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import random
+import runpy
 import struct
 import sys
 
@@ -18,6 +19,8 @@ import numpy as np  # noqa: E402
 SAMPLES, CHECKED = 1500, 200
 USERS, ITEMS, DIM = 50, 40, 4
 RESERVE = "127.0.0.1:9"
+
+KINDS = runpy.run_path(str(SOURCE / "replica/python/freshet/_kinds.py"))  # what the package knows of losses
 
 LAYERS = [
     {"name": "x", "concat": ["user_id", "item_id.v", {"mean": "tags.v"}, "price", "age", "plain"]},
@@ -54,6 +57,7 @@ LAYERS = [
     {"name": "t", "dense": "g", "units": 4, "activation": "tanh"},
     {"name": "buy_out", "dense": "t", "units": 1},
     {"name": "stars", "dense": "x", "units": 1},
+    {"name": "any", "dense": "mul", "units": 1},
 ]
 CONFIG = {
     "version": 1, "epoch": "100ms", "memory_limit": "64MiB", "threads": 1, "metrics": {"listen": "127.0.0.1:0"},
@@ -63,7 +67,8 @@ CONFIG = {
               "age": {"kind": "dense", "dim": 1, "transform": {"bucketize": [18, 40, 65]}, "default": 30}, "plain": {"kind": "dense", "dim": 1, "transform": {"clip": [-1, 1]}, "default": 0.5}},
     "labels": {"click": {}, "buy": {}, "rating": {}}, "network": {"layers": LAYERS, "optimizer": {"adam": {"lr": 0.005}}},
     "tasks": [{"name": "click", "label": "click", "logit": "out"}, {"name": "buy", "label": "buy", "logit": "buy_out"}, {"name": "both", "label": "buy", "prob": ["click", "buy"]},
-              {"name": "rating", "label": "rating", "logit": "stars", "loss": "mse"}],
+              {"name": "rating", "label": "rating", "logit": "stars", "loss": "mse"},
+              *({"name": "of_" + loss, "label": "click", "logit": "any", "loss": loss} for loss in KINDS["LOSSES"])],
 }
 
 
@@ -124,7 +129,7 @@ class Cases:
         assert (self.path / "served.jsonl").read_text() == self.dump.read_text()
         info, last = self.replica.info, self.lines[-1]
         assert info.epoch == last["epoch"] and info.scorable and info.samples == SAMPLES and self.replica.problem == "", info
-        assert self.replica.tasks == ["click", "buy", "both", "rating"] and self.replica.slots["price"] == "" and self.replica.slots["tags"] == "item"
+        assert self.replica.tasks[:4] == ["click", "buy", "both", "rating"] and self.replica.slots["price"] == "" and self.replica.slots["tags"] == "item"
         assert self.replica.tables["item"].parts == {"w": 1, "v": DIM} and self.replica.tables["item"].rows == sum(line.get("table") == "item" for line in self.lines)
 
     def rows_are_those_of_the_dump(self):
@@ -350,7 +355,8 @@ class Cases:
                               env={**os.environ, "PYTHONPATH": str(self.path / "site")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 0 and "input mean(tags.v) ['N', 4]" in done.stdout, done
         outputs = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("output ")]
-        assert outputs == ["logit(click)", "click", "logit(buy)", "buy", "both", "logit(rating)", "rating"], outputs
+        of_losses = ["of_" + loss for loss in KINDS["LOSSES"]]
+        assert outputs == ["logit(click)", "click", "logit(buy)", "buy", "both", "logit(rating)", "rating", *(name for of in of_losses for name in (f"logit({of})", of))], outputs
         session = onnxruntime.InferenceSession(str(self.path / "net.onnx"), providers=["CPUExecutionProvider"])
         picked = self.samples[:CHECKED]
         inputs = self.inputs({i.name for i in session.get_inputs()}, picked)
@@ -362,6 +368,8 @@ class Cases:
             worst = np.abs(got[f"logit({task})"] - np.log(p / (1 - p))).max()
             assert worst < 1e-5 and np.abs(got[f"logit({task})"]).max() > 0.5, (task, worst)
         assert np.abs(got["both"] - wanted["both"]).max() < 1e-5 and np.abs(got["rating"] - wanted["rating"]).max() < 1e-5 * (1 + np.abs(wanted["rating"]).max())
+        for of in of_losses:
+            assert np.abs(got[of] - wanted[of]).max() < 1e-5 * (1 + np.abs(wanted[of]).max()), of
         model = json.loads((self.path / "state/model.json").read_text().splitlines()[0])
         dense = {line["dense"]: np.array(line["values"], np.float32).reshape(line["shape"]) for line in self.lines if "dense" in line}
         try:
@@ -369,10 +377,24 @@ class Cases:
             raise AssertionError("a time cannot be said")
         except Unsupported as error:
             assert "slot plain: the transform time_of_day" in str(error)
+        try:
+            to_onnx({**model, "tasks": [{**task, "loss": "hinge"} for task in model["tasks"]]}, dense)
+            raise AssertionError("what a score of this loss is nobody knows")
+        except Unsupported as error:
+            assert "task click: the loss hinge" in str(error)
         steps = [node.op_type for node in onnx.load(self.path / "net.onnx").graph.node].count("Scan")
         assert steps == 2, "gru and augru step by step"
         some = self.replica.lookup(slot="history", ids=list(range(ITEMS + 9)), part="v")[1]
         assert some.any() and not some.all(), "masked steps among them"
+
+    def what_evaluate_measures_is_what_a_replica_serves(self):
+        """Of every loss: what freshet evaluate takes for a prediction is the score, and a value has a squared error in place of an AUC."""
+        result = json.loads(tool("evaluate", "--file", self.file, "--json", "--config", self.path / "state.yaml", "--dump", self.dump)[1])
+        scores = self.replica.score(self.samples)
+        for loss, predicts in KINDS["LOSSES"].items():
+            measured = result["tasks"]["of_" + loss]
+            assert abs(measured["prediction_mean"] - scores["of_" + loss].mean()) < 1e-4, (loss, measured)
+            assert ("mse" in measured) == (predicts == "value") and (measured["auc"] is None) == (predicts == "value"), (loss, measured)
 
     def inputs(self, names, picked):
         """What the graph reads, from the replica's rows."""

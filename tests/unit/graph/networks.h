@@ -3,6 +3,8 @@
 #ifndef FR_TESTS_GRAPH_NETWORKS_H
 #define FR_TESTS_GRAPH_NETWORKS_H
 
+#include "vocabulary/loss.h"
+
 /* Slots 0 user_id, 1 item_id, 2 history, 3 clicks, 4 noise (sequences), 5 price, 6 age (dense), 7
  * hour, 8 copy (dense). */
 #define NX_HEAD                                                                                                        \
@@ -27,6 +29,9 @@
     "labels: {click: {}, buy: {}}\n"
 
 #define NX_ONE_TASK "tasks: [{name: click, label: click, logit: out}]\n"
+
+/* A task of the loss. */
+#define NX_TASK_OF_LOSS(name, text, ...) "  - {name: of_" text ", label: click, logit: out, loss: " text "}\n"
 
 struct network {
     const char *name, *text;
@@ -140,6 +145,12 @@ static const struct network nx_networks[] = {
              "  - {name: amount, label: buy, logit: v, loss: mse, weight: 0.2}\n"
              "  - {name: rank, label: click, logit: alone, loss: pairwise}\n"
              "  - {name: hard, label: click, logit: alone, loss: focal, weight: 0.7}\n",
+     false},
+    {"losses",
+     NX_HEAD "network:\n"
+             "  layers:\n"
+             "    - {name: out, dense: [user_id, price], units: 1}\n"
+             "tasks:\n" FR_TASK_LOSSES(NX_TASK_OF_LOSS),
      false},
     {"dropout",
      NX_HEAD "network:\n"
