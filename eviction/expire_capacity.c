@@ -1,10 +1,10 @@
-/* Capacity: of more than `rows_max` rows those that were trained longest ago go.
+/* Capacity: if a table has more than `rows_max` rows, the rows trained longest ago go.
  *
- * The rank is the negative time since the row was trained. The store finds the threshold from a
- * histogram of all rows' ranks and judges with the watermark of that histogram, so
- * a rank means the same when it is counted and when it is judged.
+ * The rank is the negative time since the row was trained. The store chooses the threshold from a
+ * histogram of all rows' ranks, and judges rows with the watermark of that histogram. So a rank
+ * means the same when it is counted and when it is judged.
  *
- * Thread: any; pure functions. It does not know how many rows there are. */
+ * Thread: any; pure functions. The number of rows is known to the store only. */
 #include "eviction/eviction.h"
 
 #include "idle.h"
@@ -13,7 +13,7 @@ static double capacity_rank(const void *config, const struct fr_row_facts *facts
 {
     (void)config;
     if (facts->seen_ms > watermark_ms)
-        return 1; /* trained since: stays */
+        return 1; /* trained since the histogram's watermark: stays */
     return -(double)fr_idle_time(facts->seen_ms, watermark_ms);
 }
 

@@ -1,10 +1,11 @@
-/* Idle expiry: a row goes when no batch trained it for longer than `idle_ms` of event time.
+/* Idle expiry: a row goes when no batch has trained it for longer than `idle_ms` of event time.
  *
- * The rank is the negative idle time. As a double it is exact up to 2^53 ms (285,000 years); beyond
- * that both sides round the same way and no configurable idle time is near.
+ * The rank is the negative idle time. As a double it is exact up to 2^53 ms (285,000 years). Beyond
+ * that, rank and threshold are rounded in the same way, and no idle time that can be configured is
+ * that long.
  *
- * Thread: any; pure functions. It does not look at weights or counters, or read a clock (the
- * watermark is an argument). */
+ * Thread: any; pure functions. Weights and counters are not read; the time is the watermark, never
+ * a clock. */
 #include "eviction/eviction.h"
 
 #include "idle.h"

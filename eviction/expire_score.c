@@ -1,15 +1,15 @@
-/* Score expiry: a row has the score show_weight * shows + click_weight * clicks, halved per
- * half_life of event time since it was last trained, and goes when that is smaller than `min`.
+/* Score expiry: the score of a row is show_weight * shows + click_weight * clicks, halved per
+ * half_life of event time since the row was last trained. A row goes when its score is below `min`.
  *
  * Idea: the show/click score with decay of feature stores for CTR models (accessors of parameter
- * servers since Li et al., OSDI 2014, keep such counters beside a row). There counters decay day by
- * day, which touches every row every day; here shows and clicks are kept as they are and only the
- * time since the last training decays them, so that nothing has to be written.
+ * servers since Li et al., OSDI 2014, keep such counters with each row). There, counters decay
+ * daily, which writes every row every day. Here, shows and clicks are stored without decay, and the
+ * score is computed from the time since the last training, so nothing has to be written.
  *
- * The power of two is put together from an exact scaling and our own series, because libm's exp2
- * differs by processor and what goes must not.
+ * The power of two is computed from an exact scaling and a series of our own: libm's exp2 differs
+ * between processors, and which rows go must not.
  *
- * Thread: any; pure functions. It does not look at weights, or read a clock. */
+ * Thread: any; pure functions. Weights are not read, nor is a clock. */
 #include "eviction/eviction.h"
 
 #include <math.h>
@@ -19,7 +19,8 @@
 enum { TERMS = 16 };
 
 #define LN2 0.69314718055994530942
-#define HALVINGS_MAX 2200.0 /* the largest double times the smallest weight is 0 long before */
+/* long before that, the largest double times the smallest weight is 0 */
+#define HALVINGS_MAX 2200.0
 
 /* 2^-x for x >= 0: exact halvings, then the series of e^-y for y < ln 2, in a fixed order. */
 static double halved(double x)

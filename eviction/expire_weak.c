@@ -1,12 +1,12 @@
-/* Weak expiry: a row goes when the L2 norm of its published values, over all its parts, is smaller
- * than `norm`: what it adds to any sum is then small too, and serving without it changes little.
+/* Weak expiry: a row goes when the L2 norm of its published values, over all its parts, is below
+ * `norm`. What such a row adds to any sum is small too, so serving without it changes little.
  *
- * A row begins at its first values and may be weak before it was ever trained, so the norm should
- * lie below that of first values; a table that begins with zeros (FTRL) loses a row at the first
- * slice unless its gate or a gradient made it larger. The sum is in double, in the order of the
- * values. Optimizer state is not looked at.
+ * A row begins with its first values and may be weak before it was ever trained, so the norm should
+ * be below that of first values. A row that begins with zeros (FTRL) goes in the first slice,
+ * unless training has made it larger before. The sum is computed in double, in the order of the
+ * values. Optimizer state is not read.
  *
- * Thread: any; pure functions. It does not know time. */
+ * Thread: any; pure functions, independent of time. */
 #include "eviction/eviction.h"
 
 #include <math.h>

@@ -1,13 +1,13 @@
-/* Exact-count gate: a key gets a row once it occurred `count` times in trained samples; until then
- * the store keeps its count (a pending entry) and forgets it after `idle_ms` of event time without
- * an occurrence.
+/* Exact-count gate: a key gets a row once it has occurred `count` times in trained samples. Until
+ * then the store keeps its count in a pending entry, and forgets the entry after `idle_ms` of event
+ * time without an occurrence.
  *
- * Idea: feature entry filters of online recommenders (Persia, XDL, Monolith 2022 section 2.2).
- * Exact counting is bounded by the store's pending_max together with the idle time; a sketch needs
- * less memory and errs upwards.
+ * Idea: feature entry filters of online recommenders (Persia, XDL, Monolith 2022 section 2.2). The
+ * store's pending_max and the idle time bound the memory of exact counts; a sketch needs less
+ * memory and errs upwards.
  *
- * Thread: any; pure functions. It does not keep counts (entries do) or read a clock (the watermark
- * is an argument). */
+ * Thread: any; pure functions. Counts are kept in entries; the time is the watermark, never a
+ * clock. */
 #include "eviction/eviction.h"
 
 #include "idle.h"

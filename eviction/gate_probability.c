@@ -1,9 +1,9 @@
-/* Probability gate: each trained occurrence admits its key with the same probability, so that a key
- * with n occurrences has a row with probability 1 - (1 - p)^n, without any memory of rare keys.
+/* Probability gate: each trained occurrence admits its key with the same probability p. A key with
+ * n occurrences then has a row with probability 1 - (1 - p)^n, without any memory of rare keys.
  *
  * Idea: McMahan et al. 2013, "Ad click prediction: a view from the trenches", section 4.1 (Poisson
- * inclusion). The coin is a hash of the key and of the sample's position in the log, so that runs,
- * batches of any size and recovery see the same coin.
+ * inclusion). The coin is a hash of the key and of the sample's position in the log, so it is the
+ * same in every run, in batches of any size and in recovery.
  *
  * Thread: any; pure functions. */
 #include "eviction/eviction.h"

@@ -1,11 +1,11 @@
-/* Sketch gate: a key gets a row once it occurred `min` times in trained samples, by counters that
- * keys share: the memory is fixed, whatever the number of keys, and counts err upwards only, so a
- * frequent key is never kept out and a rare one may get in early. Counters are halved once per
- * half_life of event time, so that a count says how often a key came lately.
+/* Sketch gate: a key gets a row once it has occurred `min` times in trained samples, according to
+ * counters that keys share. The memory is fixed, whatever the number of keys. Counts err upwards
+ * only, so a frequent key is never kept out, and a rare one may get in early. Counters are halved
+ * once per half_life of event time, so a count measures how often the key occurred lately.
  *
  * Idea: count-min sketches with conservative update (Estan, Varghese 2002; Cormode, Muthukrishnan
  * 2005), small saturating counters with periodic halving (TinyLFU: Einziger, Friedman, Manes 2017).
- * The counters are the store's.
+ * The store keeps the counters.
  *
  * Thread: any; pure functions. */
 #include "eviction/eviction.h"

@@ -1,5 +1,5 @@
-/* See sketch.h. Counters are found by bits of the hash that choose neither shard nor block: those
- * of another mix of it. */
+/* See sketch.h. The four counters of a key are chosen by a second mix of the hash, because the
+ * hash's own bits choose shard and block. */
 #include "policy/sketch.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "policy/policy.h"
 
 enum {
-    SHARD_BITS = 4, /* above them nothing tells keys of a shard apart */
+    SHARD_BITS = 4, /* all keys of a shard agree in these top bits */
     GROUPS = 4,
     GROUP_COUNTERS = 30,
     COUNTER_BITS = 4,
@@ -59,7 +59,7 @@ void fr_sketch_prefetch(const struct fr_sketch *sketch, uint64_t hash)
     __builtin_prefetch(&sketch->blocks[block_of(sketch, hash)], 1);
 }
 
-/* Times before 1970 and beyond what 32 bits of half-lives reach are one period each. */
+/* All times before 1970 count as one period; so do all beyond 32 bits of half-lives. */
 static uint32_t period_of(const struct fr_sketch *sketch, int64_t watermark_ms)
 {
     if (sketch->half_life_ms <= 0 || watermark_ms <= 0)
@@ -172,6 +172,7 @@ void fr_sketch_log_release(struct fr_sketch_log *log)
 void fr_sketch_settle(struct fr_sketch *sketch)
 {
     for (size_t i = 0; i < sketch->n_changed; i++)
-        sketch->changed_bits[sketch->changed[i] / 64] = 0; /* its neighbours are settled too */
+        /* clears other blocks' bits too: all of them are being cleared */
+        sketch->changed_bits[sketch->changed[i] / 64] = 0;
     sketch->n_changed = 0;
 }

@@ -1,4 +1,4 @@
-/* See sweep.h. It does not remove rows, and its state is stored by the store. */
+/* See sweep.h. The store removes the rows and saves the state of sweeps. */
 #include "policy/sweep.h"
 
 #include <stdlib.h>
