@@ -8,9 +8,10 @@
 #include "base/pages.h"
 
 enum {
-    CHUNK_BYTES_MIN = 2 << 20, /* a huge page or more */
+    CHUNK_BYTES_MIN = 2 << 20, /* at least a huge page */
     SMALL_MIN = 16,
-    /* Before so many a half-used huge page would be a large share; then of one region. */
+    /* number of chunks from which on chunks are allocated in regions: with fewer, a half-used huge
+     * page would be a large share. Also the number of chunks in a region. */
     HUGE_CHUNKS = 8,
     TRIM_BYTES_MIN = 256 << 10,
 };
@@ -25,8 +26,8 @@ static size_t chunk_bytes(const struct fr_array *array)
     return chunk_items(array) * array->stride;
 }
 
-/* Memory for chunks comes singly, and then for HUGE_CHUNKS of them: huge pages lie across. What
- * comes from the reserve has them anyway. */
+/* The first chunks are allocated singly, later ones in regions of HUGE_CHUNKS chunks, because huge
+ * pages span chunks. Memory from the reserve consists of huge pages anyway. */
 static uint32_t region_begin(const struct fr_array *array, uint32_t chunk)
 {
     uint32_t in_region = chunk < array->singles ? 0 : (chunk - array->singles) % HUGE_CHUNKS;
@@ -65,8 +66,9 @@ void fr_array_release(struct fr_array *array)
         .stride = array->stride, .log2_chunk = array->log2_chunk, .phase = array->phase, .singles = HUGE_CHUNKS};
 }
 
-/* The first chunk, while it is small: on the heap, doubled until that is more than the chunk has
- * places. Pages of those that no item has are never touched. */
+/* Grows the first chunk while it is small: on the heap it doubles, until twice its size would
+ * exceed the places that a full chunk has after its phase. Pages of places without an item are
+ * never touched. */
 static void grow_first(struct fr_array *array)
 {
     uint32_t items = array->small ? 2 * array->small : SMALL_MIN, offset = 0;
@@ -108,7 +110,7 @@ static void add_room(struct fr_array *array)
     grow_first(array);
 }
 
-/* Items that there is room for. */
+/* Number of items for which there is room. */
 static size_t room(const struct fr_array *array)
 {
     return array->small == chunk_items(array) ? ((size_t)array->n_chunks << array->log2_chunk) - array->offset
@@ -131,10 +133,10 @@ void fr_array_trim(struct fr_array *array)
     if (array->n_chunks == 0 || (size_t)(array->high - array->n) * array->stride < TRIM_BYTES_MIN)
         return;
     if (array->small < chunk_items(array)) {
-        array->high = array->n; /* small: on the heap until it is a chunk */
+        array->high = array->n; /* the array is on the heap until it fills a chunk */
         return;
     }
-    /* the chunk that the next item goes to */
+    /* the chunk of the next item */
     uint32_t next = array->n + array->offset, keep = next >> array->log2_chunk;
     while (array->n_chunks > keep + 1) {
         uint32_t c = --array->n_chunks;

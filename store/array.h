@@ -1,9 +1,9 @@
-/* Dense arrays of equal items that grow by chunks and give memory back: item i is at a fixed
- * address while the array only grows beyond its first chunk.
+/* Dense arrays of equal items that grow by chunks and give memory back. The address of an item is
+ * fixed while the array only grows, once the first chunk is full size.
  *
- * There are no holes: whoever removes an item moves the last one into its place. So a scan is a
- * walk through memory, and what a mass removal frees lies at the end and goes back to the system.
- * A small array lies on the heap and moves when it grows.
+ * There are no holes: code that removes an item moves the last item into its place. So a scan walks
+ * through memory in order, and the memory freed by removing many items is at the end and goes back
+ * to the system. A small array is on the heap and moves when it grows.
  *
  * Owner: one worker at a time. */
 #ifndef FR_STORE_ARRAY_H
@@ -14,24 +14,32 @@
 
 struct fr_array {
     uint32_t stride;     /* bytes of an item */
-    uint32_t log2_chunk; /* items of a chunk */
+    uint32_t log2_chunk; /* log2 of the number of items in a chunk */
     uint32_t n;
-    uint32_t small;              /* items the first chunk has room for while it is on the heap */
-    uint32_t phase, offset;      /* places of the first chunk that no item has; 0 on the heap */
-    uint32_t n_chunks, capacity; /* capacity: of `chunks` */
-    uint32_t singles;            /* chunks from this one on are regions of several */
-    uint32_t high;               /* items ever used since the last trim: their pages are touched */
+    /* number of items that fit the first chunk while it is on the heap */
+    uint32_t small;
+    /* offset: unused places at the start of the first chunk (0 on the heap); phase: what offset
+     * becomes once that chunk leaves the heap */
+    uint32_t phase, offset;
+    uint32_t n_chunks, capacity; /* capacity is that of the pointer array `chunks` */
+    /* number of chunks that were allocated singly; later chunks are allocated in regions of
+     * several */
+    uint32_t singles;
+    /* largest number of items since the last trim; their pages have been touched */
+    uint32_t high;
     uint8_t **chunks;
 };
 
 void fr_array_init(struct fr_array *array, uint32_t stride);
-/* Of arrays that grow alike, the place-th of so many: their chunks begin at different times, or one
- * batch would touch new pages of all of them. Before the first item. */
+/* For several arrays that grow at the same rate: gives this one, number `place` of `places`, its
+ * own phase, so that the arrays reach new chunks at different times. Otherwise one batch would
+ * touch new pages of all of them. Call before the first item. */
 void fr_array_stagger(struct fr_array *array, uint32_t place, uint32_t places);
 void fr_array_release(struct fr_array *array);
-/* One more item, whose bytes are not defined. Returns its number. */
+/* Adds an item, whose bytes are undefined, and returns its number. */
 uint32_t fr_array_push(struct fr_array *array);
-/* Gives memory beyond the last item back, when that is worth a call to the system. */
+/* Gives memory after the last item back to the system, if it is enough to be worth a system
+ * call. */
 void fr_array_trim(struct fr_array *array);
 size_t fr_array_bytes(const struct fr_array *array);
 

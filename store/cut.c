@@ -1,21 +1,22 @@
-/* The cut: images of every key that changed since the last one, and the section "store".
+/* The cut: the image of every key that changed since the last cut, and the section "store".
  *
- * One pass by shards: each sorts the hashes of its dirty keys, says in that order what each image
- * is (and settles the entries' flags), and writes the images as the epoch has them, behind one
- * another into a part of the stage's record that has room for the most they can take. Then the
- * owner moves the parts together. So the bytes are in their order and place before anything is
- * encoded, and do not depend on the order of changes. In order of their hashes the keys also meet
- * the index group by group; entries and rows lie anywhere and are fetched ahead. Cost: in
- * proportion to the dirty keys, mostly misses of entries and rows (`freshet-bench epochs`). Changed
- * blocks of sketches follow (gate.c), and the section "expiry" when a slice ran (expiry_section.c).
+ * One pass over the shards. Each shard sorts the hashes of its dirty keys, determines in that order
+ * what each image is, updates the entries' flags, and writes the images one after the other, as the
+ * epoch has them, into a part of the stage's record. The part has room for the most that the
+ * shard's images can take. Then the owner moves the parts together. So the images are in their
+ * final order and place before anything is encoded, and do not depend on the order of changes. In
+ * hash order, the keys also go through the index group by group; entries and rows are scattered in
+ * memory and are prefetched. The cost is proportional to the dirty keys, mostly cache misses on
+ * entries and rows (`freshet-bench epochs`). Changed blocks of sketches follow (gate.c), and the
+ * section "expiry" if a slice has run (expiry_section.c).
  *
- * One image per key and epoch is not enough for one case: a published row expired, the key came
- * back, and it has not reached the gate again. Followers need the tombstone, recovery the count.
- * The image is the tombstone; the count is carried in the section "store" of this epoch, and the
- * key stays dirty, so that the next epoch holds its pending image.
+ * One image per key and epoch is not enough in one case: a published row expired, and the key came
+ * back but has not passed the gate again. Followers need the tombstone, recovery needs the count.
+ * The image is then the tombstone; the count is carried in the section "store" of this epoch, and
+ * the key stays dirty, so the next epoch holds its pending image.
  *
- * Owner: the owner loop, at a batch boundary, after the step of the last planned batch. Does
- * not: write or sync. */
+ * Owner: the owner loop, between batches, after the step of the last planned batch. Writing to disk
+ * and syncing is the durable thread's work. */
 #include "gate.h"
 #include "tables.h"
 
@@ -29,25 +30,25 @@
 enum { GROUP_AHEAD = 40, ENTRY_AHEAD = 28, ROW_AHEAD = 12, CARRIED_MIN = 64, EXHUMED_MIN = 1024 };
 
 struct cut_item {
-    int64_t seen_ms; /* pending */
-    uint32_t count;  /* pending */
+    int64_t seen_ms; /* valid for a pending key */
+    uint32_t count;  /* valid for a pending key */
     uint8_t kind, reason;
     bool carried;
 };
 
-/* Of a shard. */
+/* The scratch of one shard. */
 struct cut_range {
-    uint64_t *spare;                /* room for its dirty keys */
-    uint8_t *begin, *end;           /* its images */
-    size_t n;                       /* images */
-    struct fr_carried_key *carried; /* kept between cuts */
+    uint64_t *spare;                /* room for its dirty keys, for sorting */
+    uint8_t *begin, *end;           /* the images written so far */
+    size_t n;                       /* number of images */
+    struct fr_carried_key *carried; /* memory is kept between cuts */
     size_t n_carried, capacity_carried;
 };
 
 struct fr_cut {
     const struct fr_store *store;
     uint64_t epoch, forgettable;
-    uint64_t *spare; /* [capacity] of all shards */
+    uint64_t *spare; /* [capacity], shared by all shards */
     size_t capacity;
     struct cut_range *ranges; /* [n_tables * FR_SHARDS] */
     struct fr_carried_key *carried;
@@ -82,8 +83,8 @@ size_t fr_cut_bytes(const struct fr_cut *cut)
     return cut->capacity * sizeof(*cut->spare) + carried * sizeof(*cut->carried);
 }
 
-/* What the epoch says about an entry; settles its flags for the next epoch. The caller buries dead
- * entries and marks carried ones. */
+/* Determines what the epoch holds of an entry, and updates the entry's flags for the next epoch.
+ * The caller buries dead entries and marks carried ones. */
 static struct cut_item settle_entry(struct fr_shard *shard, uint32_t number, uint64_t epoch)
 {
     struct fr_entry *entry = fr_shard_entry(shard, number);
@@ -112,8 +113,8 @@ static struct cut_item settle_entry(struct fr_shard *shard, uint32_t number, uin
     return item;
 }
 
-/* The shard's dirty keys in order of their hashes, in the list that is empty from here on. What is
- * put there while they are cut takes the places of those that have been. */
+/* Returns the shard's dirty keys in hash order, in the memory of the dirty list, which is empty
+ * from now on. A key listed during the cut overwrites a key that was already cut. */
 static const uint64_t *take_dirty(struct fr_shard *shard, const struct cut_range *range, size_t *n)
 {
     FR_CHECK(shard->n_dirty <= UINT32_MAX);
@@ -142,7 +143,7 @@ static void prefetch_row(const struct fr_table *table, const struct fr_shard *sh
         __builtin_prefetch(image + (at < table->image_size ? at : table->image_size - 1));
 }
 
-/* Writes the image behind the shard's others. */
+/* Appends the image to those of the shard. */
 static void put_image(const struct fr_table *table, const struct fr_shard *shard, uint32_t number,
                       const struct cut_item *item, const struct fr_image *head, struct cut_range *range)
 {
@@ -168,7 +169,8 @@ static void cut_key(struct fr_cut *cut, size_t index, uint64_t hash, uint32_t nu
     const struct fr_table *table = &cut->store->tables[index / FR_SHARDS];
     struct fr_shard *shard = &table->shards[index % FR_SHARDS];
     struct cut_range *range = &cut->ranges[index];
-    /* Gone without ever being in an epoch; or listed twice because it came back after that. */
+    /* The key vanished without ever being in an epoch, or it came back after that and is listed
+     * twice. */
     if (number == FR_NO_ENTRY || !(fr_shard_entry(shard, number)->flags & FR_ENTRY_DIRTY))
         return;
     struct cut_item item = settle_entry(shard, number, cut->epoch);
@@ -195,7 +197,7 @@ static void cut_shard(void *context, size_t index, size_t worker)
     const struct fr_table *table = &cut->store->tables[index / FR_SHARDS];
     struct fr_shard *shard = &table->shards[index % FR_SHARDS];
     struct cut_range *range = &cut->ranges[index];
-    uint32_t numbers[ROW_AHEAD]; /* nothing moves before the last is written */
+    uint32_t numbers[ROW_AHEAD]; /* valid until the last one is written: nothing moves before */
     size_t n;
     const uint64_t *hashes = take_dirty(shard, range, &n);
     for (size_t i = 0; i < n + ROW_AHEAD; i++) {
@@ -210,7 +212,8 @@ static void cut_shard(void *context, size_t index, size_t worker)
             prefetch_row(table, shard, numbers[i % ROW_AHEAD]);
         }
     }
-    /* a fold may have made millions forgettable at once: they go as fast as they can come */
+    /* A fold may have released millions of dead entries at once. They are dropped at a multiple of
+     * the rate at which new ones can come. */
     fr_shard_exhume(table, shard, cut->forgettable, EXHUMED_MIN + 2 * n);
 }
 
@@ -237,7 +240,7 @@ static void stage_section(const struct fr_store *store, struct fr_stage *stage)
     fr_store_section_encode(&section, fr_stage_section(stage, FR_SECTION_STORE));
 }
 
-/* The most that the images of a dirty key of the table can take. */
+/* The most that the images of one dirty key can take. */
 static size_t image_room(const struct fr_table *table)
 {
     return FR_IMAGE_HEAD + (table->image_size > FR_PENDING_IMAGE_SIZE ? table->image_size : FR_PENDING_IMAGE_SIZE);
@@ -272,7 +275,7 @@ static uint8_t *take_room(struct fr_cut *cut, struct fr_stage *stage)
     return begin;
 }
 
-/* Moves the shards' images together and takes what they carried. */
+/* Moves the shards' images together and collects the carried keys. */
 static void join_parts(struct fr_cut *cut, uint8_t *begin, struct fr_stage *stage)
 {
     uint8_t *end = begin;
@@ -289,7 +292,7 @@ static void join_parts(struct fr_cut *cut, uint8_t *begin, struct fr_stage *stag
             carry(&cut->carried, &cut->n_carried, &cut->capacity_carried, &range->carried[c]);
     }
     fr_stage_ordered(stage, n, (size_t)(end - begin), cut->store->n_tables ? cut->store->n_tables - 1 : 0);
-    /* the section goes by key */
+    /* carried keys are sorted by table and key in the section */
     if (cut->n_carried > 0)
         qsort(cut->carried, cut->n_carried, sizeof(*cut->carried), compare_carried);
 }
@@ -298,7 +301,7 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
 {
     struct fr_cut *cut = store->cut;
     store->undoable = 0;
-    FR_CHECK(stage->epoch <= UINT32_MAX); /* 13 years of ten cuts a second */
+    FR_CHECK(stage->epoch <= UINT32_MAX); /* enough for 13 years of ten cuts a second */
     cut->epoch = stage->epoch;
     cut->forgettable = fr_store_forgettable(store);
     uint8_t *begin = take_room(cut, stage);

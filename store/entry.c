@@ -1,20 +1,21 @@
-/* One entry's life: absent -> pending -> live -> dead -> absent, with what the open epoch must say
- * about it.
+/* One entry's life: absent -> pending -> live -> dead -> absent, and what the open epoch must hold
+ * of it.
  *
  * Flags and images (docs/architecture.md, "The store"): the cut writes one image per dirty entry.
- * Whether a removed key needs one depends on what earlier epochs hold: nothing (the entry simply
- * vanishes), a pending image (silent absence) or a row image (a tombstone with its reason). A key
- * that goes and comes back within one epoch keeps its flags in the entry, which stays as dead in
- * between.
+ * Which image a removed key needs depends on what earlier epochs hold: nothing (the entry simply
+ * vanishes), a pending image (an absence without a reason) or a row image (a tombstone with its
+ * reason). A key that goes and comes back within one epoch keeps its flags in its entry, which
+ * stays as dead in between.
  *
- * A dead entry outlives its cut until the epoch that says so is folded: a key without entry may be
- * asked of the cold store, which holds the image of before (docs/architecture.md, "The store"). It
- * stays longer while what a slice has read ahead may hold that image (scan.h).
+ * A dead entry stays after its cut until the epoch that holds its absence is folded. Without the
+ * entry, the cold store would be asked for the key, and it still holds the older image. The entry
+ * stays even longer while images that a slice has read ahead may include that older image (scan.h).
  *
  * Invariants: an entry that no epoch holds is dirty or buried; a dead entry is dirty or buried;
  * live and pending entries are counted, dead ones are not.
  *
- * Thread: the worker that handles the shard. It does not decide who is admitted or removed. */
+ * Thread: the worker that handles the shard. Other files decide which keys are admitted or
+ * removed. */
 #include "scan.h"
 
 #include <stdlib.h>
@@ -33,7 +34,7 @@ void fr_shard_init(struct fr_shard *shard, uint32_t number, size_t row_bytes, ui
     *shard = (struct fr_shard){.pending_max = pending_max};
     fr_index_init(&shard->index);
     fr_entries_init(&shard->entries, row_bytes);
-    /* shards of a table are of one size, give or take its root */
+    /* the shards of a table have about the same size, to within the square root */
     fr_array_stagger(&shard->entries.live, number, FR_SHARDS);
     fr_array_stagger(&shard->entries.light, number, FR_SHARDS);
 }
@@ -72,7 +73,7 @@ void fr_entry_list_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t 
     shard->dirty_bytes += FR_DIRTY_KEY_BYTES + image_size;
 }
 
-/* The last item of an array moves into the place of one that is gone from the index. */
+/* After an entry was removed from the index: moves the last item of its array into its place. */
 static void vacate(struct fr_shard *shard, uint32_t number)
 {
     struct fr_entries *entries = &shard->entries;
@@ -172,7 +173,8 @@ void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason)
         entry = fr_shard_entry(shard, dead);
     }
     entry->state = FR_ENTRY_DEAD;
-    if (!(entry->flags & FR_ENTRY_IN_EPOCH)) { /* it came and went: what is buried is still true */
+    if (!(entry->flags & FR_ENTRY_IN_EPOCH)) {
+        /* came and went within the epoch: the buried absence is still true */
         entry->flags = FR_ENTRY_BURIED;
         return;
     }
@@ -205,13 +207,13 @@ void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint6
          most--) {
         const struct fr_buried *buried = &shard->buried[shard->buried_begin];
         if (fr_scan_covers(table, buried->hash))
-            return; /* what was read ahead may be its row of before */
+            return; /* its older row may be among the images read ahead */
         shard->buried_begin++;
         uint32_t number = fr_shard_find(shard, buried->hash);
         if (number == FR_NO_ENTRY)
             continue;
         const struct fr_entry *entry = fr_shard_entry(shard, number);
-        /* it may have come back, and gone again since */
+        /* the key may have come back, and gone again, since */
         if (!(entry->flags & FR_ENTRY_BURIED) || entry->changed != buried->epoch)
             continue;
         if (entry->state == FR_ENTRY_DEAD)

@@ -1,27 +1,27 @@
-/* Expiry slices: in `expire_every` turns (full batches of trained samples, the trainer's count) a
- * table looks at the next expire_slice_rows of its rows, about, and lets go of rows that a rule of
- * expiry names and of pending keys the gate forgets. It does so in slices of 1/2^k of its keys that
- * come as often as there are turns for them, every turn if the table is large: to remove a row
- * moves another into its place, and no batch shall bear what falls due in many.
+/* Expiry slices. In `expire_every` batches (full batches of trained samples, as the trainer counts
+ * them) a table examines about expire_slice_rows of its rows. It removes rows that a rule of expiry
+ * names, and pending keys that the gate forgets. It does so in slices of 1/2^k of its keys, spread
+ * over those batches; a large table has a slice at every batch. Removing a row moves another one
+ * into its place, so no single batch should bear the removals that fall due in many.
  *
  * A slice is a range of hashes below the shard bits, the same in every shard: a range of index
- * groups, and where a shard has keys in the cold store only, the same range of that, read ahead if
- * there was time (scan.h). So its cost is bounded by the slice and all workers share it. k follows
- * the number of rows and pending keys, wherever they are, so that a slice has at most one turn's
- * share of expire_slice_rows; it grows when that is exceeded and shrinks only at half, and it
- * changes between sweeps only (policy/sweep.h). k is state (section "store"), and so is which slice
- * is next (section "expiry").
+ * groups. If a shard has keys in the cold store only, the slice includes the same range of the cold
+ * store, read ahead if there was time (scan.h). So the cost is bounded by the slice, and all
+ * workers share it. k follows the number of rows and pending keys, in memory or not, so that a
+ * slice has at most one batch's share of expire_slice_rows. k grows when that is exceeded, shrinks
+ * only at half of it, and changes between sweeps only (policy/sweep.h). k is saved in the section
+ * "store", the number of the next slice in the section "expiry".
  *
  * A key of the cold store that goes becomes a dead entry of the open epoch; one that stays is not
  * brought into memory.
  *
  * Determinism: what goes is a function of k, the sweep's state, keys, salt, rows and watermark.
- * Order within a slice and where a key is have no effect. Idle slices (fr_store_slice_idle) depend
- * on when they are run; lockstep has none.
+ * Neither the order within a slice nor the place of a key has an effect. Idle slices
+ * (fr_store_slice_idle) depend on when they run; lockstep has none.
  *
- * Owner: the owner loop, between batches: no row is in flight; or beside a device's step, which has
- * rows of its own, and then what goes is kept (removed.h). It does not touch rows outside the
- * slice, or ask the wall clock. */
+ * Owner: the owner loop, either between batches, when no row is in use, or during the step of a
+ * device, which has its own copy of the rows; in that case what goes is kept (removed.h). Rows
+ * outside the slice are not touched, and the wall clock is not read. */
 #include "removed.h"
 #include "scan.h"
 #include "tier.h"
@@ -53,9 +53,9 @@ struct slice_visit {
     int64_t watermark_ms;
     size_t n, capacity;
     struct slice_victim {
-        struct fr_tier_victim key; /* its kind only when it is cold */
+        struct fr_tier_victim key; /* key.kind is valid for a cold victim only */
         bool cold;
-    } * victims; /* removed after the scan, because entries move then */
+    } * victims; /* removed after the scan, because a removal moves entries */
 };
 
 static uint8_t judge_row(const struct slice_visit *visit, uint64_t hash, const struct fr_row_head *head,
@@ -76,11 +76,11 @@ static bool judge_pending(const struct slice_visit *visit, int64_t seen_ms)
 {
     const struct fr_gate_policy *gate = &visit->table->spec.gate;
     if (gate->memory != FR_GATE_ENTRIES)
-        return true; /* of a gate that the table had before: nobody reads the count */
+        return true; /* left by a gate that the table had before: the count has no reader */
     return gate->forgets(gate->config, seen_ms, visit->watermark_ms);
 }
 
-/* Says whether an entry goes, and why. */
+/* Whether an entry goes, and the reason. */
 static bool judge(const struct slice_visit *visit, uint32_t number, uint8_t *reason)
 {
     const struct fr_entries *entries = &visit->shard->entries;
@@ -112,8 +112,8 @@ static void visit_entry(void *self, uint32_t number)
                               .key = {.hash = fr_shard_entry(visit->shard, number)->hash, .reason = reason}});
 }
 
-/* The same slice of the cold store. An image of a key with an entry says nothing: it is an old one,
- * or that entry's. */
+/* The same slice of the cold store. The image of a key that has an entry is ignored: it is older
+ * than the entry, or the same. */
 static void visit_cold(struct slice_visit *visit, const struct fr_scan_part *part)
 {
     size_t floats = visit->table->spec.layout.value_floats;
@@ -149,8 +149,8 @@ static void remove_victim(const struct slice_visit *visit, const struct slice_vi
         fr_entry_remove(shard, number, key->reason);
 }
 
-/* The lines that the removal of a later victim touches come on their way: its entry and row, and
- * the index group of the entry that will then be the last and move there. */
+/* Prefetches what the removal of a later victim touches: its entry and row, and the index group of
+ * the entry that will then be the last and move into its place. */
 static void prefetch_removal(const struct slice_visit *visit, size_t i)
 {
     const struct fr_shard *shard = visit->shard;
@@ -206,7 +206,7 @@ static uint32_t next_slice_bits(uint32_t bits, uint64_t entries, uint32_t slice_
 static void run_slices(struct slice *slice)
 {
     struct fr_store *store = slice->store;
-    /* parts that are read ahead are whole, and stay as they are */
+    /* Under the lock, parts that are being read ahead are complete and do not change. */
     pthread_mutex_lock(&store->scan_lock);
     for (uint32_t i = 0; i < slice->n_tables; i++)
         if (!slice->tables[i].table->scan)
@@ -220,20 +220,21 @@ static void run_slices(struct slice *slice)
     pthread_mutex_unlock(&store->scan_lock);
 }
 
-/* Rows that a slice looks at, about. */
+/* The approximate number of rows that a slice examines. */
 static uint32_t slice_rows(const struct fr_store_table *spec)
 {
     return spec->expire_slice_rows > spec->expire_every ? spec->expire_slice_rows / spec->expire_every : 1;
 }
 
-/* Turns from one slice to the next: a table of few slices is through after expire_every. */
+/* Batches from one slice to the next. A table with few slices has run all of them after
+ * expire_every batches. */
 static uint64_t turns_between(const struct fr_table *table)
 {
     uint64_t turns = table->spec.expire_every >> table->slice_bits;
     return turns > 0 ? turns : 1;
 }
 
-/* Something that may go. */
+/* Whether the table has anything that may go. */
 static bool has_mortals(const struct fr_table *table)
 {
     struct fr_store_counts counts = fr_table_counts(table);

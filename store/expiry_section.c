@@ -1,7 +1,10 @@
-/* Where sweeps of expiry stand (policy/sweep.h), as a section of an epoch in which a slice ran:
- * u32 version, u32 n_tables; per table u64 number of the next slice, i64 watermark of the ranks
- * that are being counted, u8 whether there is an edge, u32 bin, u64 share, i64 watermark of its
- * ranks, u32 n, then n times u32 bin, u64 rows. Bins ascend. Little-endian. */
+/* The section "expiry": the state of each table's sweep (policy/sweep.h), in the epochs in which a
+ * slice ran.
+ *
+ * Layout, little-endian: u32 version, u32 n_tables; for each table: u64 number of the next slice,
+ * i64 watermark of the ranks being counted, u8 whether there is an edge, u32 bin of the edge, u64
+ * its share, i64 watermark of its ranks, u32 n, then n times u32 bin, u64 rows, by ascending
+ * bin. */
 #include "base/check.h"
 #include "store/section.h"
 #include "tables.h"
@@ -46,7 +49,7 @@ void fr_expiry_cut(struct fr_store *store, struct fr_stage *stage)
         put_sweep(store->tables[t].sweep, out);
 }
 
-/* What a table has no rule for any more is read and left. */
+/* A histogram for which the table no longer has a rule is read and dropped. */
 static bool take_sweep(struct fr_reader *reader, struct fr_sweep *sweep)
 {
     sweep->next = fr_take_u64(reader);

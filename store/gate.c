@@ -1,5 +1,5 @@
-/* See gate.h. Owner: the owner loop and its workers. It does not decide who is admitted: the policy
- * does. */
+/* See gate.h. The policy decides whether a key is admitted. Owner: the owner loop and its
+ * workers. */
 #include "gate.h"
 
 #include <stdlib.h>

@@ -9,12 +9,12 @@
 #include "base/hash.h"
 
 enum {
-    USED_PER_16_GROUPS = 168, /* of 192 places, at most: 7/8 */
-    STAGGER = 64,             /* places of the key space with limits of their own */
-    LOOK_AHEAD = 16,          /* places whose entries are on their way into the cache */
-    SPLIT_AHEAD = 8,          /* groups whose entries are */
-    /* A segment whose hashes all share so many bits more than its neighbours' is not split further:
-     * only hashes that are no hashes do that, and they must not make the directory explode. */
+    USED_PER_16_GROUPS = 168, /* limit of used places in 16 groups, of 192: 7/8 */
+    STAGGER = 64,             /* number of different limits, by place in the key space */
+    LOOK_AHEAD = 16,          /* places whose entries are being prefetched */
+    SPLIT_AHEAD = 8,          /* groups whose entries are being prefetched */
+    /* A segment with this many more common bits than its neighbours' is not split further. Only
+     * inputs that are not hashes cause that, and they must not make the directory explode. */
     EXTRA_DEPTH_MAX = 6,
     GROUPS_MAX = 1 << 30,
 };
@@ -42,18 +42,19 @@ static void give_groups(struct fr_index *index, const struct fr_segment *segment
         fr_pages_give(segment->groups, bytes);
 }
 
-/* A segment of a usual size has tags that follow the bits of the home. */
+/* In a segment of a usual size, the tag is the bits that follow those of the home. */
 static uint32_t tag_shift_of(uint32_t depth, uint32_t n_groups)
 {
     uint32_t before = FR_SHARD_BITS + depth + FR_HOME_BITS + FR_TAG_BITS;
     return in_pieces(n_groups) && before < 64 ? 64 - before : 0;
 }
 
-/* Limits lie between 0.84 and the whole of what probing bears, which is a step of growth, by place
- * in the key space. */
+/* The limit of used places: between 0.84 and 1 times what probing tolerates, by place in the key
+ * space. That range is one step of growth. */
 static uint32_t limit_of(uint64_t prefix, uint32_t n_groups)
 {
-    uint32_t place = (uint32_t)(fr_fmix64(prefix >> 54) % STAGGER); /* shard bits and six below */
+    /* by the shard bits and the six bits below */
+    uint32_t place = (uint32_t)(fr_fmix64(prefix >> 54) % STAGGER);
     double share = exp2(-0.25 * (double)place / STAGGER);
     return (uint32_t)((double)n_groups * USED_PER_16_GROUPS / 16 * share);
 }
@@ -64,7 +65,7 @@ static uint32_t next_size(uint32_t n_groups)
     return steps ? n_groups + FR_SEGMENT_STEP : 2 * n_groups;
 }
 
-/* The smallest segment that n entries leave room in. */
+/* The smallest segment in which n entries leave room. */
 static uint32_t size_for(uint64_t prefix, size_t n)
 {
     uint32_t n_groups = 1;
@@ -150,13 +151,13 @@ static void place(struct fr_segment *segment, uint64_t hash, uint32_t number)
     }
 }
 
-/* The place of a number that is there. */
+/* Finds the place of a number that is in the index. */
 static struct fr_group *locate(struct fr_segment *segment, uint64_t hash, uint32_t number, uint32_t *at)
 {
     uint8_t tag = fr_segment_tag(segment, hash);
     uint32_t g = fr_segment_home(segment, hash);
     for (uint32_t i = 0;; i++, g = g + 1 < segment->n_groups ? g + 1 : 0) {
-        FR_CHECK(i < segment->n_groups); /* it is there */
+        FR_CHECK(i < segment->n_groups); /* the number is in the index */
         struct fr_group *group = &segment->groups[g];
         for (uint32_t match = fr_group_match(group, tag); match; match &= match - 1) {
             *at = (uint32_t)__builtin_ctz(match);
@@ -171,8 +172,8 @@ void fr_index_erase(struct fr_index *index, uint64_t hash, uint32_t number)
     uint32_t at;
     struct fr_segment *segment = fr_index_segment(index, hash);
     struct fr_group *group = locate(segment, hash, number, &at);
-    /* With an empty tag in the group no probe ever went past it, so the place may be empty
-     * again. */
+    /* If the group has an empty tag, no probe ever continued past the group, so the place may
+     * become empty again. */
     bool empty = fr_group_match(group, FR_TAG_EMPTY) != 0;
     group->tags[at] = empty ? FR_TAG_EMPTY : FR_TAG_DELETED;
     segment->used -= empty;
@@ -189,7 +190,7 @@ void fr_index_renumber(struct fr_index *index, uint64_t hash, uint32_t from, uin
 
 /* ---- growth ---- */
 
-/* Puts an entry into a segment that is being made: nothing was erased from it yet. */
+/* Adds an entry to a segment that is being built, from which nothing has been erased yet. */
 static void fill(struct fr_segment *made, uint32_t home, uint8_t tag, uint32_t number)
 {
     uint32_t g = home;
@@ -213,7 +214,7 @@ static void fill_by_hash(struct fr_segment *made, const struct fr_entries *entri
     fill(made, fr_segment_home(made, hash), fr_segment_tag(made, hash), number);
 }
 
-/* The home of a place, unless that is far. */
+/* Computes the home of a place; false if the place is too far from its home to tell. */
 static bool home_of(const struct fr_segment *segment, uint32_t g, uint32_t at, uint32_t *home)
 {
     uint32_t behind = segment->groups[g].behind >> 2 * at & FR_BEHIND_FAR;
@@ -221,8 +222,8 @@ static bool home_of(const struct fr_segment *segment, uint32_t g, uint32_t at, u
     return behind < FR_BEHIND_FAR;
 }
 
-/* Puts every entry of `from` into one of two segments, by the bit of its hash behind `depth` bits
- * below the shard's. */
+/* Puts every entry of `from` into one of two segments, by the bit of its hash that follows the
+ * first `depth` bits below the shard's. */
 static void distribute(const struct fr_segment *from, const struct fr_entries *entries, uint32_t depth,
                        struct fr_segment *const to[2])
 {
@@ -241,17 +242,20 @@ static void distribute(const struct fr_segment *from, const struct fr_entries *e
     }
 }
 
-/* The home in another segment, of the same depth, of all hashes that have this home and tag. False:
- * there are two, on whose border the hashes lie. A border of homes is where ten bits begin or a
- * seventh behind, so it is no matter that the least tags stand for two hashes each. */
+/* Computes the home, in a segment of the same depth but another size, of all hashes with this home
+ * and tag. False: the hashes lie on a border between two homes. Borders of homes lie where the ten
+ * bits begin or at sevenths of them, so it does not matter that each of the lowest tags stands for
+ * two hashes. */
 static bool carried_home(const struct fr_segment *from, uint32_t home, uint8_t tag, const struct fr_segment *to,
                          uint32_t *carried)
 {
-    enum { REST = 32 - FR_HOME_BITS - FR_TAG_BITS }; /* of the bits that fr_segment_home goes by */
-    /* the ten bits in which the home begins */
+    /* low bits among those that determine fr_segment_home */
+    enum { REST = 32 - FR_HOME_BITS - FR_TAG_BITS };
+    /* the value of the ten bits at which the home begins */
     uint64_t begin = ((uint64_t)home << FR_HOME_BITS) / from->n_groups;
     uint64_t first = (begin << FR_TAG_BITS | tag) << REST, last = first + ((uint64_t)1 << REST) - 1;
-    if (last * from->n_groups >> 32 < home) { /* behind these hashes: they have the next ten bits */
+    if (last * from->n_groups >> 32 < home) {
+        /* the home begins after these hashes: they have the next value of the ten bits */
         first += (uint64_t)1 << (FR_TAG_BITS + REST);
         last += (uint64_t)1 << (FR_TAG_BITS + REST);
     }
@@ -259,8 +263,8 @@ static bool carried_home(const struct fr_segment *from, uint32_t home, uint8_t t
     return *carried == last * to->n_groups >> 32;
 }
 
-/* Puts every entry of `from` into a segment of the same depth, where the tags are the same, too.
- * Those few whose entries must be read wait for their neighbours. */
+/* Puts every entry of `from` into a segment of the same depth, in which the tags stay the same. The
+ * few entries that must be read are collected, so that their cache misses overlap. */
 static void carry(const struct fr_segment *from, const struct fr_entries *entries, struct fr_segment *to)
 {
     uint32_t waiting[LOOK_AHEAD + FR_GROUP_PLACES], n = 0;
@@ -283,7 +287,7 @@ static void carry(const struct fr_segment *from, const struct fr_entries *entrie
     }
 }
 
-/* The same entries in a segment of another size, without deleted places. */
+/* Moves the entries into a segment of another size, dropping deleted places. */
 static void rebuild(struct fr_index *index, const struct fr_entries *entries, uint32_t s, uint64_t prefix,
                     uint32_t n_groups)
 {
@@ -307,7 +311,7 @@ static void double_directory(struct fr_index *index)
     index->depth++;
 }
 
-/* The directory's entries of a segment with this hash and depth. */
+/* The range of the directory that a segment with this hash and depth has. */
 static void directory_range(const struct fr_index *index, uint64_t hash, uint32_t depth, size_t *begin, size_t *end)
 {
     size_t prefix = (size_t)(((hash << FR_SHARD_BITS) >> 1) >> (63 - depth));
@@ -321,7 +325,8 @@ static uint64_t prefix_of(uint64_t hash, uint32_t depth)
     return hash >> (64 - bits) << (64 - bits);
 }
 
-/* The number of groups is even: homes of the first half have the bit 0. */
+/* Counts the entries for each half. The number of groups is even, so homes in the first half have
+ * bit 0. */
 static void count_halves(const struct fr_segment *segment, const struct fr_entries *entries, size_t n[2])
 {
     n[0] = n[1] = 0;
@@ -362,7 +367,8 @@ static void split(struct fr_index *index, const struct fr_entries *entries, uint
         index->directory[i] = added;
 }
 
-/* Makes room in the segment of a hash: by dropping deleted places, a larger segment, or two. */
+/* Makes room in the segment of a hash: by dropping deleted places, by a larger segment, or by a
+ * split. */
 static void grow(struct fr_index *index, const struct fr_entries *entries, uint64_t hash)
 {
     struct fr_segment *segment = fr_index_segment(index, hash);
@@ -422,8 +428,8 @@ static void remove_segment(struct fr_index *index, uint32_t s)
             index->directory[i] = s;
 }
 
-/* Merges the segment at a place of the directory with its neighbour, when both have the same depth
- * and room for each other. */
+/* Merges the segment at a place of the directory with its neighbour, if both have the same depth
+ * and together leave enough room. */
 static bool merge(struct fr_index *index, const struct fr_entries *entries, size_t at)
 {
     struct fr_segment *one = &index->segments[index->directory[at]];
@@ -462,15 +468,15 @@ static void halve_directory(struct fr_index *index)
     index->directory = fr_realloc(index->directory, (size_t)1 << index->depth, sizeof(*index->directory));
 }
 
-/* So many would use a quarter of the places, or fewer. */
+/* Whether n entries would use at most a quarter of the places. */
 static bool is_sparse(const struct fr_index *index, size_t n)
 {
     return n <= index->bytes / sizeof(struct fr_group) * FR_GROUP_PLACES / 4;
 }
 
-/* A round through the directory begins when a quarter of the places or fewer are in use, and makes
- * one merge each time, which moves at most half a segment of entries: of what a mass removal leaves
- * no batch bears more. */
+/* When at most a quarter of the places are in use, a round through the directory begins. Each call
+ * makes one merge, which moves at most half a segment of entries, so no batch bears more of a mass
+ * removal. */
 void fr_index_trim(struct fr_index *index, const struct fr_entries *entries)
 {
     size_t directory = (size_t)1 << index->depth;
@@ -495,8 +501,8 @@ void fr_index_trim(struct fr_index *index, const struct fr_entries *entries)
 
 /* ---- scan ---- */
 
-/* Homes first .. last (both included), then on while a group has no empty tag: displaced entries
- * lie there. */
+/* Visits homes first .. last (both included), and then the following groups while a group has no
+ * empty tag, because displaced entries are there. */
 static void scan_segment(const struct fr_segment *segment, const struct fr_entries *entries, const uint64_t range[2],
                          fr_index_visitor *visit, void *self)
 {
@@ -528,17 +534,18 @@ void fr_index_scan(const struct fr_index *index, const struct fr_entries *entrie
                    fr_index_visitor *visit, void *self)
 {
     FR_CHECK(bits <= FR_INDEX_SLICE_BITS_MAX && slice >> bits == 0);
-    uint64_t width = bits ? (uint64_t)1 << (64 - bits) : 0; /* 0: everything */
+    uint64_t width = bits ? (uint64_t)1 << (64 - bits) : 0; /* 0: the whole range */
     uint64_t range[2] = {slice * width, slice * width + (width - 1)};
     uint32_t before = UINT32_MAX;
     size_t begin = (size_t)(range[0] >> 1 >> (63 - index->depth)), end = (size_t)(range[1] >> 1 >> (63 - index->depth));
     for (size_t i = begin; i <= end; i++) {
-        if (index->directory[i] == before) /* a segment's places in the directory are neighbours */
+        /* the places of one segment in the directory are contiguous */
+        if (index->directory[i] == before)
             continue;
         before = index->directory[i];
         const struct fr_segment *segment = &index->segments[before];
-        /* the part of the range that is the segment's */
-        /* 0: everything */
+        /* the part of the range that belongs to the segment */
+        /* 0: the whole range */
         uint64_t size = segment->depth ? (uint64_t)1 << (64 - segment->depth) : 0;
         uint64_t first = (uint64_t)(i >> (index->depth - segment->depth)) * size, last = first + (size - 1);
         uint64_t own[2] = {range[0] > first ? range[0] : first, range[1] < last ? range[1] : last};

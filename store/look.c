@@ -1,24 +1,23 @@
-/* The first half of a plan: which keys a batch has. It changes nothing but the plan's scratch, so
- * it may run for the next batch while this one's rows are trained on.
+/* The first half of a plan: finds the keys of a batch. It changes only the plan's scratch, so it
+ * may run for the next batch while the rows of the current one are trained.
  *
- * Two passes, each a barrier, on the occurrences of all tables.
+ * There are two passes, each followed by a barrier, over the occurrences of all tables.
  *
- * scatter (by unit: a slot, or a part of one): one record per occurrence, behind one another by
- * shard of their table, in the order of occurrences (stable counting sort).
+ * scatter (by unit, which is a slot or a part of one): writes one record per occurrence. Within a
+ * unit the records are grouped by shard, in the order of occurrences (stable counting sort).
  *
- * gather (by shard, from unit to unit): distinct keys in order of first occurrence, with what their
- * occurrences add up to; then, ahead of the plan, those that are not in memory are read from the
- * cold store (tier.c).
+ * gather (by shard, from unit to unit): finds distinct keys in the order of first occurrence, with
+ * the sums over their occurrences. If the look is ahead of the plan, the keys that are not in
+ * memory are then read from the cold store (tier.c).
  *
- * Shared columns have an entry per group of samples. An occurrence in one counts once per trained
- * sample of the group and is resolved once, so entries, counters and dirty keys come out as if
- * every sample had its own: distinct keys have the same order of first occurrence in both forms,
- * and sums of clicks are kept in double, where adding the labels of a group first makes no
+ * Shared columns have one entry per group of samples. An occurrence in such a column counts once
+ * per trained sample of the group and is resolved once. Entries, counters and dirty keys come out
+ * as if every sample had its own occurrence: distinct keys have the same order of first occurrence
+ * in both forms, and clicks are summed in double, where adding the labels of a group first makes no
  * difference.
  *
- * Thread: the owner loop with the pool, or one thread beside it, alone, while nothing else calls
- * the store. Memory grows to the largest batch seen and stays: no allocation per batch after
- * that. */
+ * Thread: the owner loop with the pool; or one other thread alone, while no other thread calls the
+ * store. Memory grows to the largest batch seen and stays, so later batches allocate nothing. */
 #include "plan.h"
 #include "tier.h"
 
@@ -26,7 +25,7 @@
 
 #include "base/check.h"
 
-enum { UNIT_OCCURRENCES = 8192 }; /* a slot with more is split */
+enum { UNIT_OCCURRENCES = 8192 }; /* a slot with more occurrences is split */
 
 /* ---- layout, scatter ---- */
 
@@ -56,7 +55,7 @@ static void sum_groups(struct fr_plan *plan)
     }
 }
 
-/* Adds the table's next unit, whose records lie in the order of its occurrences. */
+/* Adds the table's next unit, whose records are in the order of its occurrences. */
 static void add_unit(struct fr_plan *plan, struct plan_unit unit)
 {
     const struct fr_column *column = &plan->batch->columns[unit.slot];
@@ -120,8 +119,8 @@ static uint32_t throw_coin(const struct fr_plan *plan, const struct fr_table *ta
     return fr_admission_falls(plan->store, table, plan->batch, begin, end, key) ? OCC_FALLS : 0;
 }
 
-/* Hashes the unit's occurrences and gives each shard of the table its part of the unit's records;
- * at[shard] is where the next one of that shard goes. */
+/* Hashes the unit's occurrences and gives each shard of the table its part of the unit's records.
+ * at[shard] is where the next record of that shard goes. */
 static void divide_unit(const struct fr_plan *plan, struct plan_unit *unit, uint64_t *hashes, uint32_t at[FR_SHARDS])
 {
     const struct fr_column *column = &plan->batch->columns[unit->slot];
@@ -161,7 +160,7 @@ static void scatter_unit(void *context, size_t index, size_t worker)
     }
 }
 
-/* Where each shard's keys begin. */
+/* Computes where each shard's keys begin. */
 static void place_shards(struct fr_plan *plan)
 {
     const struct fr_store *store = plan->store;
@@ -207,10 +206,10 @@ static inline void add_occurrence(const struct fr_plan *plan, struct plan_key *k
     key->clicks += touches ? clicks : 0.0;
 }
 
-/* Distinct keys of a shard's records, in order of first occurrence, and what their occurrences add
- * up to. The next new key stands behind the others already, with the hash sought: so an empty place
- * and one that has the key end a search alike, and no branch asks which it was, which no processor
- * could foretell. */
+/* Finds the distinct keys of a shard's records, in order of first occurrence, with the sums over
+ * their occurrences. The slot after the last key already holds the hash that is sought. So a search
+ * ends in the same way at an empty place and at a place that has the key, without a branch that no
+ * processor could predict. */
 static uint32_t gather_keys(const struct fr_plan *plan, const struct plan_table *table, uint32_t s, uint32_t *heads)
 {
     struct plan_key *keys = table->keys + table->begin[s];
@@ -280,7 +279,7 @@ static void look_ahead(struct fr_store *store, const struct fr_batch *batch, boo
 {
     store->looked_folded = fr_store_folded(store);
     if (store->undoable > 1)
-        store->undoable = 1; /* the scratch of the plan before the last is used */
+        store->undoable = 1; /* the look uses the scratch of the plan before the last */
     fr_plan_look(store->ahead, batch, true, alone);
     store->looked = batch;
 }

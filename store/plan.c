@@ -1,29 +1,29 @@
-/* Key plane of a batch: from ids to rows.
+/* The key work of a batch: from ids to rows.
  *
- * look (look.c): the distinct keys of every shard, perhaps one batch ahead.
+ * look (look.c): finds the distinct keys of every shard, perhaps one batch ahead.
  *
- * resolve (by shard): occurrences are counted before anything is admitted; then index, gate, touch.
- * A key that is not in memory is read from the cold store first, unless look did.
+ * resolve (by shard): counts all occurrences before it admits anything; then index, gate and touch.
+ * A key that is not in memory is first read from the cold store, unless the look has read it.
  *
- * publish (by shard, right after it): keys, rows and occurrence lists into struct fr_rows, unique
- * numbers shard after shard.
+ * publish (by shard, right after resolve): writes keys, rows and occurrence lists into struct
+ * fr_rows. Unique numbers go shard after shard.
  *
- * number (by unit, after a barrier): the unique numbers of occurrences. Shards would write them
- * between one another's, in lines that go from processor to processor.
+ * number (by unit, after a barrier): writes the unique number of each occurrence. If shards wrote
+ * them, different shards would write to the same cache lines.
  *
- * undo (by shard) takes resolve back from what the keys remember: the entry as it was;
- * of two plans in a row the later one first; slices between them are removed.h's.
+ * undo (by shard): restores, from the copies that resolve made, the entry of each key. Of two plans
+ * in a row the later one is undone first; removed.h undoes slices between them.
  *
- * Both many small tables and one large table split into enough tasks. Nothing depends on which
- * worker ran what: every order comes from the batch and from the keys' hashes. Sums over a key's
- * samples go by occurrence number.
+ * Many small tables and one large table both divide into enough tasks. No result depends on which
+ * worker ran a task: every order comes from the batch and from the hashes of keys, and sums over a
+ * key's samples go by occurrence number.
  *
- * Index lookups are a pipeline: the group of a key far ahead and the entry of one less far ahead
- * are on their way while this one is applied (software-pipelined prefetching: Chen, Ailamaki,
- * Gibbons, Mowry 2004).
+ * Index lookups are a pipeline: while one key is applied, the entry of a later key and the group of
+ * a still later key are being prefetched (software-pipelined prefetching: Chen, Ailamaki, Gibbons,
+ * Mowry 2004).
  *
- * Owner: the owner loop; one plan is made at a time. It does not read or write row values beyond
- * those of rows that it makes or brings back. */
+ * Owner: the owner loop, one plan at a time. Row values are read or written only for rows that the
+ * plan creates or brings back. */
 #include "plan.h"
 #include "removed.h"
 #include "tier.h"
@@ -50,13 +50,13 @@ static void admit(const struct resolve *r, struct plan_key *key)
     key->number = fr_entry_make_live(shard, key->hash, key->number);
     struct fr_live_entry *live = fr_entries_live(&shard->entries, key->number);
     live->head.seen_ms = r->plan->watermark_ms;
-    if (live->entry.flags & FR_ENTRY_DIRTY) /* as pending: its image has grown */
+    if (live->entry.flags & FR_ENTRY_DIRTY) /* dirty as a pending key: its image becomes larger */
         shard->dirty_bytes += r->table->image_size;
     fr_entry_mark_dirty(shard, &live->entry, r->table->image_size);
     shard->counts.admitted++;
 }
 
-/* A key's trained occurrences so far, as the gate's memory knows them. */
+/* The number of a key's trained occurrences so far, as the gate counts them. */
 static uint32_t count_of(const struct resolve *r, const struct plan_key *key, const struct fr_light_entry *pending)
 {
     uint32_t before = 0;
@@ -73,7 +73,7 @@ static uint32_t count_of(const struct resolve *r, const struct plan_key *key, co
     return key->fell;
 }
 
-/* A key without a row that trained occurrences may count for. */
+/* Counts the trained occurrences of a key without a row and admits it if the gate says so. */
 static void count_key(const struct resolve *r, struct plan_key *key)
 {
     struct fr_shard *shard = r->shard;
@@ -130,7 +130,8 @@ static void apply_key(const struct resolve *r, struct plan_key *key, struct plan
         return;
     key->made = !live;
     struct fr_live_entry *entry = fr_entries_live(&shard->entries, key->number);
-    if (key->trained) { /* its values will change in this batch's step, touched or not */
+    if (key->trained) {
+        /* the step of this batch changes its values, whether the slot touches or not */
         fr_entry_mark_dirty(shard, &entry->entry, r->table->image_size);
         if (entry->entry.recent == FR_RECENT_BACK)
             entry->entry.recent = 0;
@@ -202,7 +203,7 @@ static void place_uniques(struct fr_plan *plan)
     }
 }
 
-/* Rows that get their first values together. */
+/* Rows that are given their first values together. */
 enum { MADE_MAX = 16 };
 struct made_rows {
     const struct fr_store *store;
@@ -227,7 +228,7 @@ static void add_made(struct made_rows *made, uint64_t key, float *row)
         give_first_values(made);
 }
 
-/* All rows of the shard that the batch makes are made: their places are certain. */
+/* All rows that the batch creates in this shard exist by now, so their addresses are final. */
 static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
 {
     const struct plan_table *table = &plan->tables[t];
@@ -247,7 +248,7 @@ static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
         out->served[base + u] = keys[u].made ? NULL : row;
         out->occ_begin[base + u] = at;
         uint32_t n = keys[u].n_occurrences;
-        keys[u].n_occurrences = at; /* from here on: where its next occurrence goes */
+        keys[u].n_occurrences = at; /* from here on: the index of its next occurrence */
         at += n;
     }
     give_first_values(&made);
@@ -297,9 +298,9 @@ static void take_turns(struct fr_store *store)
 static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
 {
     FR_CHECK(rows->n_slots == store->n_slots && rows->n_tables == store->n_tables);
-    if (store->looked != batch) /* else what it has is in store->plan by now */
+    if (store->looked != batch) /* otherwise the scratch of the look has become store->plan */
         fr_plan_look(store->plan, batch, false, false);
-    store->looked = NULL; /* this plan may make keys that a look missed in the cold store */
+    store->looked = NULL; /* this plan may create keys that a look found to be absent */
     struct fr_plan *plan = store->plan;
     plan->rows = rows;
     plan->watermark_ms = watermark_ms;
@@ -323,15 +324,14 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
 void fr_store_plan_next(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms,
                         struct fr_rows *rows)
 {
-    take_turns(store); /* what the plan before remembers stays */
+    take_turns(store); /* keeps what is needed to undo the plan before */
     plan_batch(store, batch, watermark_ms, rows);
     store->undoable = store->undoable > 0 ? 2 : 1;
 }
 
 /* ---- undo ---- */
 
-/* What is known of the key is again what it was; where it lies may differ, and nothing depends on
- * that. */
+/* Restores the key's entry. Its place in memory may differ, which has no effect. */
 static void undo_key(struct fr_shard *shard, const struct plan_key *key, const struct plan_undo *undo)
 {
     uint32_t number = fr_shard_find(shard, key->hash);
@@ -376,14 +376,14 @@ static void undo_shard(void *context, size_t index, size_t worker)
     if (table->sketches)
         fr_sketch_take_back(&table->sketches[s], &plan->tables[t].sketched[s]);
     const struct shard_before *before = &scratch->before[s];
-    shard->n_dirty = before->n_dirty; /* a plan only adds to the list */
+    shard->n_dirty = before->n_dirty; /* a plan only appends to the list */
     shard->dirty_bytes = before->dirty_bytes;
     shard->counts = before->counts;
 }
 
 void fr_store_undo(struct fr_store *store)
 {
-    /* a slice or a cut in between made the keys' entries and numbers stale */
+    /* a slice or a cut in between would have invalidated the numbers of entries */
     FR_CHECK(store->undoable > 0 && !fr_removed_stand(store));
     store->plans--;
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, undo_shard, store->plan);

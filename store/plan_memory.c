@@ -1,5 +1,5 @@
-/* Memory of a plan and of the rows it resolves: grown to the largest batch seen, half as much
- * again, and kept. */
+/* Memory of a plan and of the rows it resolves. It grows to one and a half times the largest batch
+ * seen and is kept. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-struct rows_box { /* what fr_store_rows_new really makes */
+struct rows_box { /* the allocation of fr_store_rows_new */
     struct fr_rows rows;
     size_t capacity[FR_TABLES_MAX];
 };
@@ -101,10 +101,10 @@ void fr_store_rows_free(struct fr_rows *rows)
         release_table_rows(&rows->tables[t]);
     free(rows->tables);
     free(rows->slot_base);
-    free(rows); /* the box begins with it */
+    free(rows); /* the first member of the box */
 }
 
-/* Half as much again beyond what is needed, so that slowly growing batches settle. */
+/* Adds half of what is needed, so that slowly growing batches soon cause no more growth. */
 static size_t roomy(size_t n)
 {
     return n + n / 2 + 16;

@@ -1,6 +1,6 @@
-/* See removed.h. Undo (by shard) takes the victims in reverse, so that a key that went, came back
- * and went again has what it had first. Where entries lie and whether a row of the cold store was
- * read meanwhile may differ from before; nothing depends on that. */
+/* See removed.h. Undo works by shard and takes the victims in reverse order, so a key that went,
+ * came back and went again gets its first state. Where entries are in memory, and whether a row of
+ * the cold store has been read meanwhile, may differ from before; neither has an effect. */
 #include "removed.h"
 
 #include <stdlib.h>
@@ -14,15 +14,15 @@ struct removed_key {
     uint64_t hash;
     bool cold;
     union {
-        struct fr_entry entry; /* its beginning */
+        struct fr_entry entry; /* the first member of both other structs */
         struct fr_live_entry live;
         struct fr_light_entry light;
     };
-    size_t row; /* of a live one: where its floats begin, in rows */
+    size_t row; /* for a live entry: the index in `rows` at which its floats begin */
 };
 
 struct removed_shard {
-    /* a cache line of its own: neighbours belong to other workers */
+    /* begins a cache line, because neighbouring shards belong to other workers */
     _Alignas(64) size_t n_dirty;
     uint64_t dirty_bytes;
     struct fr_store_counts counts;
@@ -36,14 +36,15 @@ struct removed_table {
     bool noted;
     uint32_t slice_bits;
     struct fr_sweep sweep;
-    uint64_t (*bins)[FR_SWEEP_BINS]; /* [FR_SHARDS] of the sweep; NULL: it has none */
+    /* [FR_SHARDS], the sweep's histograms; NULL: the sweep has none */
+    uint64_t (*bins)[FR_SWEEP_BINS];
     struct removed_shard shards[FR_SHARDS];
 };
 
 struct fr_removed {
-    bool keeps;    /* slices run now that may be taken back */
-    bool holds;    /* they can be */
-    uint64_t plan; /* the plan that they came after (fr_store.plans) */
+    bool keeps;    /* slices that can be undone are running now */
+    bool holds;    /* there are slices that can be undone */
+    uint64_t plan; /* the plan after which the slices ran (fr_store.plans) */
     struct removed_table *tables;
 };
 
@@ -169,9 +170,9 @@ bool fr_removed_stand(const struct fr_store *store)
 static void bring_back(const struct fr_table *table, struct fr_shard *shard, const struct removed_shard *kept,
                        const struct removed_key *key)
 {
-    uint32_t number = fr_shard_find(shard, key->hash); /* dead, or none */
+    uint32_t number = fr_shard_find(shard, key->hash); /* dead, or FR_NO_ENTRY */
     if (key->cold && number == FR_NO_ENTRY)
-        return; /* the cold store had failed */
+        return; /* the removal did not happen, because the cold store had failed */
     if (key->cold) {
         fr_entry_drop(shard, number);
         shard->evicted++;
@@ -198,7 +199,7 @@ static void undo_shard(void *context, size_t index, size_t worker)
         return;
     for (size_t i = kept->n; i > 0; i--)
         bring_back(table, shard, kept, &kept->keys[i - 1]);
-    shard->n_dirty = kept->n_dirty; /* a slice only adds to the list */
+    shard->n_dirty = kept->n_dirty; /* a slice only appends to the list */
     shard->dirty_bytes = kept->dirty_bytes;
     shard->counts = kept->counts;
 }

@@ -1,16 +1,17 @@
 /* Recovery: images and the section "store" back into tables.
  *
- * The section comes first: it says how many rows and pending keys each shard has, so room is made,
- * or, when they do not fit the limit, the cold store's images are not asked for. Then images come,
- * cold store first, then epoch by epoch; a later one replaces an earlier one. Every restored key is
- * known to an epoch and, with a row, published; nothing is dirty but carried keys (cut.c). An
- * absence is remembered until its epoch is folded.
+ * The section comes first. It gives the number of rows and pending keys of each shard, so room is
+ * made for them; if they do not fit the limit, the images of the cold store are not requested. Then
+ * come the images, those of the cold store first, then epoch by epoch; a later image replaces an
+ * earlier one. Every restored key is known to an epoch and, if it has a row, published. Only
+ * carried keys are dirty (cut.c). The absence of a key is remembered until its epoch is folded.
  *
- * At the end the section's numbers are held against what came: with all images asked for, a state
- * that lost some is refused, not served; else those that did not come are in the cold store only.
+ * At the end, the section's numbers are compared with what came. If all images were requested and
+ * some are missing, the state is refused. Otherwise the keys that did not come are in the cold
+ * store only.
  *
  * Bytes from disk are checked (FR_E_CORRUPT), never asserted. Thread: before the first batch;
- * images by several, a shard by one of them, the rest by the owner's. */
+ * images by several threads, each shard by one of them, the rest by the owner loop. */
 #include "gate.h"
 #include "tables.h"
 
@@ -20,9 +21,10 @@
 #include "base/check.h"
 #include "store/section.h"
 
-enum { INDEX_BYTES = 8 }; /* of a key in the index, about */
+enum { INDEX_BYTES = 8 }; /* approximate bytes that a key takes in the index */
 
-/* Restored images are of an epoch: an unfolded one must stay in memory. */
+/* Marks the entry as held by an epoch, so that it stays in memory while that epoch is not
+ * folded. */
 static void settle(struct fr_entry *entry, uint8_t flags, uint64_t epoch)
 {
     entry->flags = flags;
@@ -52,13 +54,13 @@ static void restore_pending(struct fr_shard *shard, uint64_t hash, uint32_t numb
     settle(&light->entry, FR_ENTRY_IN_EPOCH, image->epoch);
 }
 
-/* The cold store may still hold an older image: the absence is remembered until it is folded. */
+/* The cold store may still hold an older image, so the absence is remembered until it is folded. */
 static void restore_absent(struct fr_shard *shard, uint64_t hash, uint32_t number, const struct fr_image *image)
 {
     if (number == FR_NO_ENTRY)
         number = fr_entry_make_pending(shard, hash, number);
     if (fr_shard_entry(shard, number)->state != FR_ENTRY_DEAD) {
-        /* removal leaves it dead and clean */
+        /* with these flags, removal leaves the entry dead and clean */
         fr_shard_entry(shard, number)->flags = FR_ENTRY_BURIED;
         fr_entry_remove(shard, number, FR_ABSENT_SILENT);
     }
@@ -81,7 +83,7 @@ enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_im
     uint64_t hash = fr_order_hash(&store->order, image->key);
     struct fr_shard *shard = &table->shards[fr_shard_of(hash)];
     uint32_t number = fr_shard_find(shard, hash);
-    /* recovery comes before the first batch */
+    /* no batch has run yet, so nothing is dirty */
     FR_CHECK(number == FR_NO_ENTRY || !(fr_shard_entry(shard, number)->flags & FR_ENTRY_DIRTY));
     if (image->kind == FR_IMAGE_ABSENT)
         restore_absent(shard, hash, number, image);
@@ -102,7 +104,7 @@ static enum fr_status restore_carried(struct fr_store *store, const struct fr_ca
     struct fr_shard *shard = &store->tables[carried->table].shards[fr_shard_of(hash)];
     uint32_t number = fr_shard_find(shard, hash);
     if (number != FR_NO_ENTRY && fr_shard_entry(shard, number)->state != FR_ENTRY_DEAD)
-        return FR_E_CORRUPT; /* its image said absent */
+        return FR_E_CORRUPT; /* the key's image should have been an absence */
     number = fr_entry_make_pending(shard, hash, number);
     struct fr_light_entry *light = fr_entries_light(&shard->entries, number);
     light->seen_ms = carried->seen_ms;
@@ -112,8 +114,8 @@ static enum fr_status restore_carried(struct fr_store *store, const struct fr_ca
     return FR_OK;
 }
 
-/* Keys that are counted and have no entry are in the cold store only: all images were asked for, or
- * there may be some. */
+/* Counted keys without an entry are in the cold store only. If all images were requested, there
+ * must be none. */
 static enum fr_status restore_shard(const struct fr_store *store, struct fr_shard *shard, uint64_t rows,
                                     uint64_t pending)
 {
@@ -141,7 +143,7 @@ static enum fr_status restore_table(struct fr_store *store, uint32_t t, const st
         saved->slice_bits > FR_INDEX_SLICE_BITS_MAX)
         return FR_E_CORRUPT;
     table->slice_bits = saved->slice_bits;
-    /* The history's counts go to the first shard: only sums of them are ever read. */
+    /* The history's counts go to the first shard, because only sums over the shards are read. */
     struct fr_store_counts first = saved->counts;
     first.rows = table->shards[0].counts.rows;
     first.pending = table->shards[0].counts.pending;
@@ -174,7 +176,7 @@ static enum fr_status visit_block(void *self, size_t index, uint64_t hash, const
     return fr_admission_restore(self, image);
 }
 
-/* Counters of sketches are in memory always, whatever becomes of the rows. */
+/* The counters of sketches are always in memory, whether the rows are or not. */
 static enum fr_status restore_blocks(struct fr_store *store, struct fr_err *err)
 {
     struct fr_durable_reader reader = {store, visit_block};

@@ -9,7 +9,8 @@
 
 enum {
     IMAGES_MIN = 256,
-    AHEAD_BITS_MIN = 3, /* a slice that is more of the table would keep too much from leaving */
+    /* a slice that is a larger part of the table would keep too many entries in memory */
+    AHEAD_BITS_MIN = 3,
 };
 
 static bool needs_values(const struct fr_table *table)
@@ -131,8 +132,8 @@ bool fr_scan_covers(const struct fr_table *table, uint64_t hash)
     return scan->bits == 0 || hash << FR_SHARD_BITS >> (64 - scan->bits) == scan->slice;
 }
 
-/* One part, so that whoever waits for the lock, or for this thread, waits for a few
- * milliseconds. */
+/* Reads one part only, so that a thread waiting for the lock, or for this thread, waits a few
+ * milliseconds at most. */
 bool fr_store_scan_ahead(struct fr_store *store)
 {
     bool more = false;

@@ -1,13 +1,13 @@
-/* The cold part of an expiry slice: what the cold store holds in a range of hashes, read one slice
- * ahead by whoever has time (fr_store_scan_ahead), else when the slice is due.
+/* The cold part of an expiry slice: the cold store's images in a range of hashes. They are read one
+ * slice ahead by a thread that has time (fr_store_scan_ahead), otherwise when the slice is due.
  *
- * What is read ahead stays true: an image of a key without an entry is its newest one, then and
- * when the slice is due, as long as no entry of the range leaves memory in between. So eviction
- * passes over the range of the scan that is wanted, and dead entries of it stay though they are
- * folded. An image of a key with an entry is skipped then.
+ * Images read ahead stay valid: the image of a key without an entry is the key's newest, both when
+ * it is read and when the slice is due, as long as no entry in the range leaves memory in between.
+ * So eviction skips the range of a wanted scan, and dead entries in the range stay even after their
+ * epoch is folded. When the slice runs, images of keys that have an entry are skipped.
  *
- * Thread: the owner loop holds the store's scan_lock while a slice uses parts, the thread that
- * reads ahead while it reads one part. */
+ * Thread: the owner loop holds the store's scan_lock while a slice uses parts; the thread that
+ * reads ahead holds it while it reads one part. */
 #ifndef FR_STORE_SCAN_H
 #define FR_STORE_SCAN_H
 
@@ -15,19 +15,19 @@
 
 struct fr_scan_image {
     uint64_t hash;
-    struct fr_row_head head; /* pending: seen_ms only */
+    struct fr_row_head head; /* for a pending key only seen_ms is valid */
     uint8_t kind;
 };
 
-struct fr_scan_part { /* of a shard */
+struct fr_scan_part { /* the part of one shard */
     bool done;
     size_t n, capacity;
     struct fr_scan_image *images;
-    float *values; /* [n * value_floats] when a rule looks at them; else NULL */
+    float *values; /* [n * value_floats] if a rule of the table reads values; otherwise NULL */
 };
 
 struct fr_scan {
-    bool wanted; /* a slice is read ahead, or will be */
+    bool wanted; /* a slice is being read ahead or will be */
     uint32_t bits;
     uint64_t slice;
     uint32_t todo; /* shards that are not read yet */
@@ -36,11 +36,11 @@ struct fr_scan {
 
 void fr_scan_close(struct fr_table *table);
 uint64_t fr_scan_bytes(const struct fr_table *table);
-/* The slice after the one that has just run: from here on its cold part may be read. */
+/* Announces the slice after the one that has just run: its cold part may be read from now on. */
 void fr_scan_expect(struct fr_table *table, uint32_t bits, uint64_t slice);
-/* The part of a shard that is due; reads it when nobody did. */
+/* Returns a shard's part of the due slice, reading it now if it was not read ahead. */
 const struct fr_scan_part *fr_scan_take(struct fr_store *store, uint32_t t, uint32_t s, uint32_t bits, uint64_t slice);
-/* Whether a key of a wanted range: it must not leave memory. */
+/* Whether the key is in the range of a wanted scan, so that it must not leave memory. */
 bool fr_scan_covers(const struct fr_table *table, uint64_t hash);
 
 #endif

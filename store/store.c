@@ -1,7 +1,7 @@
 /* The store as a whole: construction from table descriptions, accounting, and finding one row.
  *
- * See tables.h for the structures and store.h for the contract. Owner: the owner loop. Does not:
- * plan, expire, cut or restore (files of those names). */
+ * See tables.h for the structures and store.h for the contract. Owner: the owner loop. Planning,
+ * expiry, cut and recovery are in files of these names. */
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static void check_table(const struct fr_store_table *spec)
 {
     const struct fr_row_layout *layout = &spec->layout;
     FR_CHECK(layout->row_floats > 0 && layout->value_floats <= layout->row_floats);
-    /* an image's size is a u32 */
+    /* an image's size is stored as a u32 */
     FR_CHECK(layout->row_floats <= (UINT32_MAX - FR_ROW_IMAGE_HEAD) / sizeof(float));
     FR_CHECK(layout->n_parts <= FR_PARTS_MAX);
     for (uint32_t p = 0; p < layout->n_parts; p++) {
@@ -55,8 +55,8 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
     table->image_size = FR_ROW_IMAGE_HEAD + table->row_bytes;
     table->shards = fr_alloc_aligned(FR_LINE, FR_SHARDS * sizeof(*table->shards));
     for (uint32_t s = 0; s < FR_SHARDS; s++) {
-        /* Shares, not one common counter: who is remembered must not depend on which shard is
-         * handled first. */
+        /* The limit is divided over the shards instead of counted in common, because which keys are
+         * remembered must not depend on the order in which shards are handled. */
         uint64_t share = spec->pending_max / FR_SHARDS + (s < spec->pending_max % FR_SHARDS);
         fr_shard_init(&table->shards[s], s, table->row_bytes, share);
         table->shards[s].index.least = spec->initial_capacity / FR_SHARDS;

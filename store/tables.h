@@ -1,8 +1,8 @@
 /* The store's own structures: store -> tables -> shards. Private to this module.
  *
  * A shard is what one worker handles at a time: an index, entries and rows, the dirty keys of the
- * open epoch and counters. Shard and position in its index are given by the keyed order of the
- * state, a function of the key alone. */
+ * open epoch, and counters. The state's keyed order, a function of the key alone, gives a key's
+ * shard and its position in the shard's index. */
 #ifndef FR_STORE_TABLES_H
 #define FR_STORE_TABLES_H
 
@@ -23,43 +23,45 @@ struct fr_buried {
     uint64_t epoch;
 };
 
-/* What a changed key takes until its epoch is durable, beside the bytes of its image: the
- * image's head, its hash in a list that doubles, and what the cut sorts it with, with half as much
- * to spare (cut.c). */
+/* Bytes that a changed key takes until its epoch is durable, in addition to its image: the head of
+ * the image, the hash in a list that doubles, and the cut's sort buffer, which has half as much to
+ * spare (cut.c). */
 enum { FR_DIRTY_KEY_BYTES = FR_IMAGE_HEAD + 2 * 8 + 3 * 8 / 2 };
 
 struct fr_shard {
-    /* a cache line of its own: neighbours belong to other workers */
+    /* begins a cache line, because neighbouring shards belong to other workers */
     _Alignas(64) struct fr_index index;
     struct fr_entries entries;
-    /* hashes; may name keys that are gone again, and those then twice: the entry's flag decides */
+    /* Hashes. The list may contain keys that are gone again, and keys that came back twice; the
+     * dirty flag of the entry decides. */
     uint64_t *dirty;
     size_t n_dirty, capacity_dirty;
-    uint64_t dirty_bytes; /* what the epoch takes for them, from above */
-    uint64_t pending_max; /* this shard's share */
-    /* in order of their epochs; the first ones may be gone (entry.c) */
+    uint64_t dirty_bytes; /* upper bound of what the dirty keys take in the epoch */
+    uint64_t pending_max; /* this shard's share of the table's limit */
+    /* in the order of their epochs; entries of the list that come first may be gone already
+     * (entry.c) */
     struct fr_buried *buried;
     size_t buried_begin, buried_end, capacity_buried;
     uint64_t evicted;          /* keys whose newest image is in the cold store only */
-    uint64_t evictions;        /* of this run */
-    uint32_t hand, light_hand; /* where eviction goes on (tier.c) */
+    uint64_t evictions;        /* evictions since the process started */
+    uint32_t hand, light_hand; /* where eviction continues (tier.c) */
     struct fr_store_counts counts;
 };
 
 struct fr_table {
     struct fr_store_table spec;
-    uint64_t random_stream;     /* XXH3 of the name */
-    size_t row_bytes;           /* floats */
-    size_t image_size;          /* of a row */
+    uint64_t random_stream;     /* XXH3 of the table's name */
+    size_t row_bytes;           /* bytes of a row's floats */
+    size_t image_size;          /* bytes of a row image */
     uint32_t slice_bits;        /* k: an expiry slice is 1/2^k of the keys */
     struct fr_shard *shards;    /* [FR_SHARDS] */
-    struct fr_scan *scan;       /* NULL until a slice ran (scan.h) */
-    struct fr_sketch *sketches; /* [FR_SHARDS], of a gate that has them; else NULL (gate.h) */
-    struct fr_sweep *sweep;     /* policy/sweep.h */
+    struct fr_scan *scan;       /* NULL until a slice has run (scan.h) */
+    struct fr_sketch *sketches; /* [FR_SHARDS] if the gate uses sketches; otherwise NULL (gate.h) */
+    struct fr_sweep *sweep;     /* state of the sweep (policy/sweep.h) */
 };
 
 struct fr_store_slot {
-    int32_t table; /* FR_NO_INDEX: dense */
+    int32_t table; /* FR_NO_INDEX: the slot is dense */
     bool admit, touch;
 };
 
@@ -69,22 +71,27 @@ struct fr_cut;
 struct fr_store {
     uint64_t seed;
     struct fr_order order;
-    struct fr_durable *durable; /* the cold store below; NULL: there is none */
+    struct fr_durable *durable; /* owner of the cold store; NULL: there is none */
     struct fr_pool *pool;
     uint32_t n_tables, n_slots;
     struct fr_table *tables;
     struct fr_store_slot *slots;
-    struct fr_plan *plan;          /* scratch of fr_store_plan, and what fr_store_undo takes back */
-    uint32_t undoable;             /* the last plans, 2 at most, since which nothing else changed */
-    uint64_t plans;                /* that were made and not taken back */
-    struct fr_removed *removed;    /* by slices between those two (removed.h); NULL: none yet */
-    struct fr_plan *ahead;         /* of the batch after it, or of an undoable one before it */
-    const struct fr_batch *looked; /* which that is; NULL: none */
-    uint64_t looked_folded;        /* epochs up to this one were folded when the look began */
-    bool restores_hot;             /* rows follow on demand, only unfolded ones were restored */
-    uint64_t limit;                /* bytes of indexes, entries and rows; 0: none */
-    pthread_mutex_t lock;          /* guards failure: any worker may meet it */
-    pthread_mutex_t scan_lock;     /* guards tables' scans */
+    struct fr_plan *plan; /* scratch of the last plan, from which fr_store_undo restores */
+    /* how many of the last plans (at most 2) can be undone, because nothing else has changed the
+     * store since */
+    uint32_t undoable;
+    uint64_t plans; /* number of plans that were made and not undone */
+    /* what slices removed after the last plan (removed.h); NULL: nothing yet */
+    struct fr_removed *removed;
+    /* scratch of the next batch's look, or of the plan before the last if that can be undone */
+    struct fr_plan *ahead;
+    const struct fr_batch *looked; /* the batch of that look; NULL: none */
+    uint64_t looked_folded;        /* the folded epoch when the look began */
+    /* only unfolded rows were restored; the others are read when a batch needs them */
+    bool restores_hot;
+    uint64_t limit;            /* bytes that indexes, entries and rows may take; 0: no limit */
+    pthread_mutex_t lock;      /* guards `failure`, which any worker may set */
+    pthread_mutex_t scan_lock; /* guards the scans of all tables */
     struct fr_err failure;
     struct fr_cut *cut; /* scratch of fr_store_cut */
 };
@@ -106,19 +113,19 @@ static inline struct fr_store_counts fr_table_counts(const struct fr_table *tabl
 struct fr_plan *fr_plan_new(struct fr_store *store);
 void fr_plan_free(struct fr_plan *plan);
 size_t fr_plan_bytes(const struct fr_plan *plan);
-/* Stages the section "expiry" when a slice ran since the last cut. */
+/* Stages the section "expiry" if a slice has run since the last cut. */
 void fr_expiry_cut(struct fr_store *store, struct fr_stage *stage);
 
 struct fr_cut *fr_cut_new(const struct fr_store *store);
 void fr_cut_free(struct fr_cut *cut);
 size_t fr_cut_bytes(const struct fr_cut *cut);
 
-/* ---- one entry's life (entry.c); `shard` is the entry's ---- */
+/* ---- one entry's life (entry.c); `shard` is the entry's shard ---- */
 
 void fr_shard_init(struct fr_shard *shard, uint32_t number, size_t row_bytes, uint64_t pending_max);
 void fr_shard_release(struct fr_shard *shard);
 size_t fr_shard_bytes(const struct fr_shard *shard);
-/* Gives memory back that removed entries leave at the ends of arrays and in the index. */
+/* Gives back the memory that removed entries leave at the ends of arrays and in the index. */
 void fr_shard_trim(struct fr_shard *shard);
 
 static inline uint32_t fr_shard_find(const struct fr_shard *shard, uint64_t hash)
@@ -131,35 +138,39 @@ static inline struct fr_entry *fr_shard_entry(const struct fr_shard *shard, uint
     return fr_entries_at(&shard->entries, number);
 }
 
-/* Puts the entry into the open epoch, once, and counts the memory that takes: the image, and
- * FR_DIRTY_KEY_BYTES whatever the image is. */
+/* Adds the entry to the dirty keys of the open epoch, once, and adds to dirty_bytes what it takes:
+ * image_size and FR_DIRTY_KEY_BYTES. */
 void fr_entry_list_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size);
 static inline void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size)
 {
     if (!(entry->flags & FR_ENTRY_DIRTY))
         fr_entry_list_dirty(shard, entry, image_size);
 }
-/* A live entry for a key that has none (FR_NO_ENTRY) or a light one, whose flags it keeps. Its
- * row's floats are undefined, its head is zero. Returns its number; light entries may have
- * moved. */
+/* Makes a live entry for a key without an entry (number FR_NO_ENTRY) or with a light one, whose
+ * flags it keeps. The row's floats are undefined, its head is zero. Returns the entry's number;
+ * light entries may have moved. */
 uint32_t fr_entry_make_live(struct fr_shard *shard, uint64_t hash, uint32_t number);
-/* Likewise; a dead entry becomes pending in its place. */
+/* Makes a pending entry for a key without an entry; a dead entry becomes pending in its place.
+ * Returns the number. */
 uint32_t fr_entry_make_pending(struct fr_shard *shard, uint64_t hash, uint32_t number);
-/* Takes row or pending count away. A key that an epoch knows stays as a dead entry; any other
- * vanishes. Entries move. reason: FR_ABSENT_SILENT keeps the reason an expiry of this epoch
- * gave. */
+/* Removes the row or the pending count. If an epoch holds an image of the key, the entry stays as
+ * dead; otherwise it vanishes. Entries move. FR_ABSENT_SILENT keeps the reason that an expiry gave
+ * in this epoch. */
 void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason);
-/* The entry vanishes without a word, and is not counted any more: eviction, undo. Entries move. */
+/* Removes the entry and its count without a trace in the epoch, for eviction and undo. Entries
+ * move. */
 void fr_entry_drop(struct fr_shard *shard, uint32_t number);
-/* A dead entry that an epoch now says absent of vanishes once that epoch is folded: until then an
- * older image of the key could be taken for its newest. Of those that may, `most` do. */
+/* fr_entry_bury: epoch `epoch` now holds the absence of this dead entry, which must stay until the
+ * epoch is folded; until then an older image of the key could be taken for its newest.
+ * fr_shard_exhume drops at most `most` of the buried entries whose epoch is folded. */
 void fr_entry_bury(struct fr_shard *shard, uint64_t hash, uint64_t epoch);
 void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint64_t folded, size_t most);
-/* Up to which epoch dead entries may vanish: folded ones, and while a look waits for its plan those
- * only that it read as folded, or what it read of a key could be taken for its newest image. */
+/* The epoch up to which dead entries may be dropped: the folded epoch. While a look waits for its
+ * plan, the epoch that was folded when the look began, because otherwise an older image that the
+ * look read could be taken for the key's newest. */
 uint64_t fr_store_forgettable(const struct fr_store *store);
-/* First values: parts' initial distribution as a function of (seed, table, key, float index), and
- * their states. */
+/* Writes first values: the parts' initial distribution as a function of (seed, table, key, float
+ * index), and the optimizer state. */
 void fr_entry_init_rows(const struct fr_store *store, const struct fr_table *table, const uint64_t *keys,
                         float *const *rows, size_t n);
 

@@ -1,23 +1,25 @@
-/* The tier below memory: keys without an entry whose newest image the cold store has.
+/* The tier below memory: keys without an entry, whose newest image is in the cold store.
  *
  * The rule (docs/architecture.md, "The store"): the newest image of a key leaves memory only when
- * the epoch of its last change is folded, so a key without entry has its newest image in the cold
- * store, or none at all. Reading one therefore needs no order with folds, and gives the same at any
- * time between its leaving and its next change: residency never changes numbers.
+ * the epoch of its last change is folded. So the newest image of a key without an entry is in the
+ * cold store, or there is none. Reading an image back therefore needs no synchronisation with
+ * folds: it gives the same result at any time between the key's eviction and its next change.
+ * Whether a key is in memory never changes a number.
  *
- * Who leaves: a hand goes round the dense arrays (CLOCK: Corbato 1968; with a small count instead
- * of one bit, so that frequent keys outlive one round: GCLOCK, Smith 1978). A batch that trains a
- * row raises its count, the hand lowers it, and at zero a clean entry goes; pending keys have none.
- * The use for which a row is read back does not count: most such rows have no second one soon
- * (simulated by Zipf 1.05 with a tenth of the rows: 4 % fewer reads, and half of the hand's way).
- * A shard gives its share of what has to go. What is dirty, dead or not folded is passed over, and
- * so is the range of hashes that the next slice has read ahead (scan.h).
+ * Eviction: a hand goes round the dense arrays (CLOCK: Corbato 1968; with a small count instead of
+ * one bit, so that frequent keys survive more than one round: GCLOCK, Smith 1978). A batch that
+ * trains a row raises the row's count, the hand lowers it, and at zero a clean entry is evicted.
+ * Pending keys have no count. The use for which a row is read back does not raise the count,
+ * because most such rows are not used again soon (simulated with Zipf 1.05 and a tenth of the rows
+ * in memory: 4 % fewer reads, and half the distance that the hand moves). Each shard evicts its
+ * share of the bytes. The hand skips entries that are dirty, dead or not folded, and the range of
+ * hashes that the next slice has read ahead (scan.h).
  *
- * A shard of which nothing is in the cold store only (`evicted` 0) asks nothing of it: a state that
- * fits memory pays nothing for this.
+ * A shard with no key in the cold store only (`evicted` is 0) never asks the cold store, so a state
+ * that fits in memory has no cost from this tier.
  *
- * Thread: fetch by the thread that looks ahead or the shard's worker; the rest by the shard's
- * worker. */
+ * Thread: fr_tier_fetch by the thread that looks ahead or by the shard's worker; the rest by the
+ * shard's worker. */
 #include "scan.h"
 #include "tier.h"
 
@@ -28,9 +30,10 @@
 
 enum {
     FETCHED_MIN = 64,
-    LOOK_AHEAD = 8,             /* keys between prefetch and use, for group and entry */
-    ROUNDS = FR_RECENT_MAX + 1, /* of the hand at most: then only unfolded entries are left */
-    SLACK_SHARE = 64,           /* of the limit that is freed beyond what must be */
+    LOOK_AHEAD = 8, /* keys between prefetch and use, for group and entry */
+    /* of the hand, at most: after that only unfolded entries are left */
+    ROUNDS = FR_RECENT_MAX + 1,
+    SLACK_SHARE = 64, /* 1/64 of the limit is freed in addition to what must be */
 };
 
 /* ---- reading back ---- */
@@ -70,7 +73,7 @@ static enum fr_status take_image(void *self, size_t index, uint64_t hash, const 
     return FR_OK;
 }
 
-/* Asks for the keys that are listed as missing. */
+/* Asks the cold store for the keys listed as missing. */
 static void ask(struct fr_plan *plan, uint32_t t, struct plan_fetched *fetched, size_t n)
 {
     struct fr_err err = {.status = FR_OK};
@@ -81,7 +84,7 @@ static void ask(struct fr_plan *plan, uint32_t t, struct plan_fetched *fetched, 
         fr_tier_fail(plan->store, &err);
 }
 
-/* Lists the keys that have no entry and were not asked for. */
+/* Lists the keys that have no entry and were not asked for yet. */
 static size_t list_missing(struct fr_plan *plan, uint32_t t, uint32_t s, bool ahead)
 {
     struct plan_table *scratch = &plan->tables[t];
@@ -136,11 +139,12 @@ void fr_tier_enter(const struct fr_table *table, struct fr_shard *shard, uint64_
         light->entry.flags = FR_ENTRY_IN_EPOCH;
         fr_pending_load(bytes, &light->seen_ms, &light->count);
     }
-    shard->counts = counts; /* which do not depend on where a key is */
+    shard->counts = counts; /* counts do not depend on where a key is */
     shard->evicted--;
 }
 
-/* The state says how many keys are in the cold store only: bytes from disk are never asserted. */
+/* Checks that the state counts a key in the cold store only. The state comes from disk, so this is
+ * never asserted. */
 static bool is_counted(struct fr_store *store, const struct fr_shard *shard)
 {
     struct fr_err err = {.status = FR_OK};
@@ -160,7 +164,7 @@ void fr_tier_remove(struct fr_store *store, struct fr_shard *shard, const struct
     shard->counts = counts;
     struct fr_entry *entry = fr_shard_entry(shard, number);
     entry->flags = victim->kind == FR_IMAGE_ROW ? FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED : FR_ENTRY_IN_EPOCH;
-    /* removal counts a pending key off */
+    /* fr_entry_remove will subtract a pending key */
     if (victim->kind == FR_IMAGE_ROW) {
         shard->counts.rows--;
         shard->counts.pending++;
@@ -175,7 +179,7 @@ static void enter_fetched(struct fr_plan *plan, uint32_t t, uint32_t s)
     struct plan_fetched *fetched = &plan->tables[t].fetched[s];
     for (size_t i = 0; i < fetched->n; i++) {
         const struct plan_image *image = &fetched->images[i];
-        /* since the look it may have expired: then it has a dead entry */
+        /* the key may have expired since the look: then it has a dead entry */
         if (fr_shard_find(&table->shards[s], image->hash) != FR_NO_ENTRY)
             continue;
         if (is_counted(plan->store, &table->shards[s]))
@@ -217,7 +221,7 @@ enum fr_status fr_store_failure(struct fr_store *store, struct fr_err *err)
 
 /* ---- leaving ---- */
 
-/* Bytes that entries and rows of a shard take, without what arrays keep for the next ones. */
+/* Bytes of the entries and rows of a shard, without the spare room of arrays. */
 static uint64_t used_bytes(const struct fr_shard *shard)
 {
     const struct fr_entries *entries = &shard->entries;
@@ -231,7 +235,7 @@ static bool may_leave(const struct fr_entry *entry, uint64_t folded)
            entry->changed <= folded;
 }
 
-/* One round or more of a hand over one array, until so many bytes are free. */
+/* Moves the hand over one array, for one or more rounds, until `want` bytes are free. */
 static void turn_hand(const struct fr_table *table, struct fr_shard *shard, uint32_t kind, uint64_t want,
                       uint64_t folded)
 {
@@ -250,7 +254,7 @@ static void turn_hand(const struct fr_table *table, struct fr_shard *shard, uint
             ++*hand;
         } else {
             struct fr_store_counts counts = shard->counts;
-            fr_entry_drop(shard, *hand | kind); /* the last one takes its place */
+            fr_entry_drop(shard, *hand | kind); /* the array's last entry moves into its place */
             shard->counts = counts;
             shard->evicted++;
             shard->evictions++;
@@ -275,7 +279,8 @@ static void relieve_shard(void *context, size_t index, size_t worker)
     uint64_t live = (uint64_t)entries->live.n * entries->live.stride;
     uint64_t light = (uint64_t)entries->light.n * entries->light.stride;
     double share = (double)relief->excess / (double)relief->used;
-    /* An index gives nothing back for single entries: the entries give for it too. */
+    /* The index gives no memory back for single entries, so more entries must go to make up for
+     * it. */
     double whole = live + light > 0 ? (double)used_bytes(shard) / (double)(live + light) : 0;
     turn_hand(table, shard, 0, (uint64_t)(share * whole * (double)live), relief->folded);
     turn_hand(table, shard, FR_LIGHT, (uint64_t)(share * whole * (double)light), relief->folded);
@@ -302,7 +307,7 @@ uint64_t fr_store_forgettable(const struct fr_store *store)
     return store->looked && store->looked_folded < folded ? store->looked_folded : folded;
 }
 
-/* Dead entries wait for the look: it is worth less than their memory. */
+/* Drops the look if dead entries wait for it, because their memory is worth more than the look. */
 static bool drop_look(struct fr_store *store)
 {
     uint64_t folded = fr_store_folded(store);
