@@ -1,19 +1,21 @@
 /* The cold store in RocksDB (7.8 of Debian 12, 9.10 of Debian 13).
  *
- * One column family; key = table number (u32 big-endian) then the key's hash in the state's order
- * (u64 big-endian), value = kind byte then image bytes. The order is a bijection, so the key is
- * computed back, and a range of hashes (a shard, a slice) is a range here. Two table numbers above
- * FR_IMAGE_TABLE_MAX are ours: sections (number then name) and the sentinel, the last key of every
- * fold: what it names is what the store holds. Data enters only as sorted files by one ingest call
- * per fold, which RocksDB's MANIFEST records in one
- * edit: a fold is there whole or not at all. There are no puts, hence no write-ahead log and no
- * memtable, and no DeleteRange (7.8.3 loses its iterator status). cold_tuning.c says how RocksDB is
- * set up, cold_read.c reads.
+ * There is one column family. A key is the table number (u32 big-endian), then the key's hash in
+ * the state's order (u64 big-endian); a value is a kind byte, then the image's bytes. The order is
+ * a bijection, so the key can be computed from the hash, and a range of hashes (a shard, a slice)
+ * is a range of RocksDB keys. Two table numbers above FR_IMAGE_TABLE_MAX are reserved: sections
+ * (number, then name) and the sentinel. The sentinel is the last key of every fold and names the
+ * epoch that the store holds.
+ *
+ * Data enters only as sorted files, by one ingest call per fold, which RocksDB's MANIFEST records
+ * in one edit; so a fold takes effect completely or not at all. There are no puts, hence no
+ * write-ahead log and no memtable, and no DeleteRange (7.8.3 loses the status of its iterator).
+ * RocksDB's options are in cold_tuning.c, reads in cold_read.c.
  *
  * Invariants: an error from RocksDB is returned, never taken for "absent".
  *
- * Thread: writer and fold by one thread; properties by any. It does not compact by filter (expiry
- * is the owner's decision, in the journal) or retry. */
+ * Thread: one thread writes and folds; any thread reads properties. Compaction does not filter,
+ * because expiry is decided by the owner loop and recorded in the journal. Nothing is retried. */
 #include "cold_files.h"
 
 #include <dirent.h>
@@ -33,7 +35,7 @@
 
 enum {
     SENTINEL_SIZE = 64,
-    WRITER_FILES_MAX = 4096, /* 1 TiB in a fold: far above any unfolded_max */
+    WRITER_FILES_MAX = 4096, /* 1 TiB in one fold, far above any unfolded_max */
 };
 
 enum fr_status fr_cold_error(char *text, const char *what, const char *path, struct fr_err *err)
@@ -47,7 +49,7 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
         status = FR_E_LIMIT;
     else if (strstr(text, "Too many open files"))
         status = FR_E_NO_DESCRIPTORS;
-    /* While it opens, RocksDB names the MANIFEST whatever it was reading. */
+    /* While it opens, RocksDB blames the MANIFEST for damage in any file. */
     const char *damaged = strstr(text, "MANIFEST") && !strstr(text, ".sst")
                               ? "one of the .sst files there is damaged, or the MANIFEST (RocksDB names it for both)"
                               : "a file there is damaged";
@@ -74,8 +76,8 @@ static bool store_exists(const char *path)
     return length > 0 && (size_t)length < sizeof(current) && access(current, F_OK) == 0;
 }
 
-/* RocksDB takes a CURRENT that names no MANIFEST for a file that cannot be opened now, which a
- * state that is damaged is not. */
+/* If CURRENT does not name a MANIFEST, RocksDB reports a file that cannot be opened now. In fact
+ * the state is damaged. */
 bool fr_cold_current_leads_on(const char *path)
 {
     char current[PATH_MAX], name[64] = "", manifest[PATH_MAX];
@@ -84,7 +86,7 @@ bool fr_cold_current_leads_on(const char *path)
     struct fr_err unread = {0};
     int file = -1;
     if (length <= 0 || (size_t)length >= sizeof(current))
-        return true; /* why not, RocksDB says */
+        return true; /* RocksDB will report why */
     enum fr_status opened = fr_file_open_regular(current, &file, &unread);
     if (opened != FR_OK)
         return opened != FR_E_CORRUPT;
@@ -98,7 +100,7 @@ bool fr_cold_current_leads_on(const char *path)
     return length > 0 && (size_t)length < sizeof(manifest) && stat(manifest, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-/* Of the largest manifest: a new one has what is valid of it. */
+/* Bytes of the largest manifest. A new manifest contains what is still valid of the last one. */
 static uint64_t manifest_bytes(const char *path)
 {
     uint64_t most = 0;
@@ -116,8 +118,9 @@ static uint64_t manifest_bytes(const char *path)
     return most;
 }
 
-/* RocksDB makes a log at every open and removes it when a memtable that it belongs to was flushed;
- * here nothing is put, so none ever is. Those before the new one are empty and go. */
+/* RocksDB creates a log at every open, and removes it when the memtable it belongs to has been
+ * flushed. There are no puts here, so no memtable is ever flushed. The logs before the newest one
+ * are empty and are removed here. */
 static void remove_empty_logs(const char *path)
 {
     DIR *dir = opendir(path);
@@ -130,7 +133,7 @@ static void remove_empty_logs(const char *path)
         int length = snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
         if (length > 0 && (size_t)length < sizeof(file) && stat(file, &info) == 0 && S_ISREG(info.st_mode) &&
             info.st_size == 0)
-            (void)unlink(file); /* else the next open has it */
+            (void)unlink(file); /* otherwise the next open removes it */
     }
     if (dir)
         closedir(dir);
@@ -149,9 +152,9 @@ static enum fr_status no_room(const char *path, uint64_t bytes, int number, stru
                       path, bytes, left);
 }
 
-/* RocksDB ends the process by an assertion where there is no room for what it writes at every open
- * (FR_DURABLE_OPEN_BYTES says what): so much is taken first and given back. Whatever limits it
- * is found so, quotas and inodes too. */
+/* RocksDB ends the process by an assertion if there is no room for what it writes at every open
+ * (see FR_DURABLE_OPEN_BYTES). So that much room is first taken and then given back. This finds
+ * every kind of limit, quotas and inodes included. */
 static enum fr_status check_room(const char *path, struct fr_err *err)
 {
     char file[PATH_MAX];
@@ -323,7 +326,7 @@ static uint64_t property(struct fr_cold *cold, const char *name)
 
 uint64_t fr_cold_level0_files(struct fr_cold *cold)
 {
-    /* The one level property is text only. */
+    /* This property exists as text only. */
     char *text = rocksdb_property_value(cold->db, "rocksdb.num-files-at-level0");
     uint64_t value = text ? strtoull(text, NULL, 10) : 0;
     rocksdb_free(text);
@@ -358,9 +361,9 @@ uint64_t fr_cold_background_errors(struct fr_cold *cold)
     return property(cold, "rocksdb.background-errors");
 }
 
-/* RocksDB classes what happens in the background: a compaction that finds no room is tried again,
- * and goes on once the disk has room for it (and for write_buffer_size); what is worse stops
- * writes. Only a write can tell, so an empty one, which leaves no trace, asks. */
+/* RocksDB classifies background errors. A compaction that finds no room is tried again, and
+ * continues once the disk has room for it (and for write_buffer_size); worse errors stop writes.
+ * Only a write reveals that, so an empty write, which leaves no trace, is tried. */
 enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err)
 {
     if (fr_cold_background_errors(cold) == 0)
@@ -381,7 +384,8 @@ struct fr_cold_writer {
     struct fr_cold *cold;
     const char *dir; /* borrowed */
     uint64_t file_max, file_bytes;
-    uint64_t direct_bytes;        /* 0: reads will want what is written */
+    /* 0: written data will soon be read, so it goes through the cache */
+    uint64_t direct_bytes;
     struct fr_sorted_writer *sst; /* NULL: no file is open */
     char **paths;
     size_t n_paths;
@@ -420,7 +424,7 @@ static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *e
     return fr_sorted_writer_open(path, writer->direct_bytes, &writer->sst, err);
 }
 
-/* Makes an open file ready for so many bytes more. */
+/* Makes sure that a file is open and may take `bytes` more. */
 static enum fr_status ready(struct fr_cold_writer *writer, size_t bytes, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
@@ -432,7 +436,7 @@ static enum fr_status ready(struct fr_cold_writer *writer, size_t bytes, struct 
     return status;
 }
 
-/* *value: where it goes. */
+/* *value: where the caller writes the value. */
 static enum fr_status put(struct fr_cold_writer *writer, const uint8_t *key, size_t key_size, size_t value_size,
                           uint8_t **value, struct fr_err *err)
 {
@@ -502,17 +506,18 @@ static bool is_numbered(const struct fr_cold *cold)
     return rocksdb_get_latest_sequence_number(cold->db) > 0;
 }
 
-/* What is ingested first would get sequence number 0, and so would a snapshot of the store with it:
- * beside such a snapshot a compaction drops all keys of number 0 (to RocksDB a key's newest version
- * that no snapshot sees yet has snapshot 0, and a second one of the same snapshot is hidden). While
- * any snapshot is held an ingest takes the next number: so one of the empty store is. */
+/* The first ingest would get sequence number 0, and a snapshot of the store after it would too.
+ * While such a snapshot exists, a compaction drops all keys of number 0: for RocksDB, the newest
+ * version of a key that no snapshot can see yet belongs to snapshot 0, and a second version in the
+ * same snapshot is hidden. While any snapshot exists, an ingest takes the next number, so a
+ * snapshot of the empty store is held during the first ingest. */
 enum fr_status fr_cold_writer_ingest(struct fr_cold_writer *writer, struct fr_err *err)
 {
     FR_CHECK(!writer->sst);
     struct fr_cold *cold = writer->cold;
     const rocksdb_snapshot_t *first = is_numbered(cold) ? NULL : rocksdb_create_snapshot(cold->db);
     rocksdb_ingestexternalfileoptions_t *options = rocksdb_ingestexternalfileoptions_create();
-    /* links, no copy; RocksDB syncs files and folder */
+    /* links instead of copies; RocksDB syncs files and folder */
     rocksdb_ingestexternalfileoptions_set_move_files(options, 1);
     char *text = NULL;
     rocksdb_ingest_external_file(cold->db, (const char *const *)writer->paths, writer->n_paths, options, &text);
@@ -543,7 +548,7 @@ void fr_cold_writer_free(struct fr_cold_writer *writer)
         return;
     fr_sorted_writer_free(writer->sst);
     for (size_t i = 0; i < writer->n_paths; i++) {
-        /* after an ingest they are gone; else the next open removes them too */
+        /* an ingest has moved them; otherwise the next open would also remove them */
         (void)unlink(writer->paths[i]);
         free(writer->paths[i]);
     }

@@ -1,21 +1,21 @@
-/* Which sorted files the cold store has, opened for point reads (sorted_file.h).
+/* The sorted files of the cold store, opened for point reads (sorted_file.h).
  *
- * RocksDB says it: its list of live files is of one version, level by level, and those of level 0
- * stand newest first. Each ingest and each end of a compaction makes a version of another number;
- * who reads asks for that number first, so that a fold is seen from its ingest on. Neighbours in
- * the list whose keys do not overlap are one run, of which a key has one file at most: the parts of
- * a fold, a level below. A run before another has the newer image.
+ * RocksDB provides the list of live files of one version, level by level; those of level 0 are
+ * listed newest first. Each ingest and each end of a compaction makes a version with a new number.
+ * Every reader first compares that number, so a fold is visible as soon as it is ingested.
+ * Neighbours in the list whose keys do not overlap form one run, in which at most one file has a
+ * given key: the files of a fold, or a level. An earlier run has newer images.
  *
- * What a view names stays readable while it is held, whatever RocksDB removes: the files are open.
- * What a compaction has replaced keeps its disk until the next read, or until who asks for the
- * store's status tends to it.
+ * The files of a view stay readable while the view is held, whatever RocksDB removes, because they
+ * are open. A file that a compaction has replaced keeps its disk space until the next read, or
+ * until a request for the store's status calls fr_cold_files_tend.
  *
- * Files beyond files_max are opened for each read. Where a file is not understood, there are more
- * runs than a view holds or the process has no descriptor left, there is no view, and RocksDB reads
- * as long as that is so.
+ * Files beyond files_max are opened for each read. There is no view, and RocksDB reads instead,
+ * while a file has an unknown format, there are more runs than a view can hold, or the process has
+ * no descriptor left.
  *
- * Thread: any; the mutex is held while a view is made, which opens the new files. It does not read
- * rows. */
+ * Thread: any. The mutex is held while a view is made, which opens the new files. Rows are not read
+ * here. */
 #include "cold_files.h"
 
 #include <errno.h>
@@ -29,15 +29,16 @@
 
 #include "base/check.h"
 
-enum { TRIES = 3 }; /* a compaction may remove a file between the list and its opening */
+/* a compaction may remove a file after it was listed and before it was opened */
+enum { TRIES = 3 };
 
 struct fr_cold_files {
     struct fr_cold *cold;
     pthread_mutex_t lock;
-    struct cold_view *view; /* the newest; NULL: none, as of `version` */
+    struct cold_view *view; /* the newest view; NULL: there is none for `version` */
     uint64_t version;
-    uint64_t bytes;   /* of the newest view's files */
-    uint64_t used_ms; /* when it was held last */
+    uint64_t bytes;   /* memory of the newest view's files */
+    uint64_t used_ms; /* when a view was last held */
 };
 
 struct fr_cold_files *fr_cold_files_new(struct fr_cold *cold)
@@ -100,7 +101,7 @@ static void list_file(const struct fr_cold_files *files, const rocksdb_livefiles
         to->file->users++;
 }
 
-/* false: errno says why, as fr_sorted_open does. */
+/* false: errno has the reason, as with fr_sorted_open. */
 static bool open_file(const struct fr_cold_files *files, struct cold_file *to)
 {
     char path[PATH_MAX];
@@ -124,13 +125,13 @@ static bool overlap(const struct cold_file *a, const struct cold_file *b)
            !cold_is_less(b->last.table, b->last.hash, &a->first);
 }
 
-/* false: too many. */
+/* false: there are too many runs. */
 static bool make_runs(struct cold_view *view)
 {
     for (uint32_t i = 0; i < view->n_files; i++) {
         struct cold_run *run = view->n_runs ? &view->runs[view->n_runs - 1] : NULL;
         bool joins = run && view->files[i].level == view->files[run->begin].level;
-        /* files of a level below never overlap; their list may be long */
+        /* the files of a lower level never overlap, and their list may be long */
         for (uint32_t k = run ? run->begin : 0; joins && view->files[i].level == 0 && k < run->end; k++)
             joins = !overlap(&view->files[k], &view->files[i]);
         if (joins) {
@@ -168,9 +169,9 @@ static struct cold_view *list_files(const struct fr_cold_files *files)
     return view;
 }
 
-/* The view becomes that of now. What is gone is closed before what is new is opened: their filters
- * need not be in memory together. It leaves none, with errno ENOENT, when RocksDB has another
- * version by now. */
+/* Makes the view the present one. Files that are gone are closed before new ones are opened, so
+ * that their filters are not in memory at the same time. If RocksDB has changed the version
+ * meanwhile, there is no view, and errno is ENOENT. */
 static void make_view(struct fr_cold_files *files)
 {
     struct cold_view *view = list_files(files);

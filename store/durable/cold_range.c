@@ -1,25 +1,25 @@
 /* Walks over a range of the cold store.
  *
- * The store as it is now is read from its files (cold_files.h): a merge of one stream for each run
- * that has keys of the range. Of equal keys that of the newest run stands, the others are passed
- * over. There are some dozens of streams at most, and nearly all keys are of one of them, so the
- * least is sought without a heap. A snapshot, all tables at once, and what goes on where a block
- * looked wrong are RocksDB's to walk (cold_read.c).
+ * The present store is read from its files (cold_files.h): a merge of one stream for each run that
+ * has keys in the range. Of equal keys, the one in the newest run is visited and the others are
+ * skipped. There are at most some dozens of streams, and nearly all keys are in one of them, so the
+ * least key is found by a linear search instead of a heap. RocksDB walks snapshots, all tables at
+ * once, and the rest of a range after a block that looked wrong (cold_read.c).
  *
  * Invariants: checksums are verified; an error is never taken for the end.
  *
- * Thread: any; a walk sees a store before or after a fold, never half of one. */
+ * Thread: any. A walk sees the store before or after a fold, never half a fold. */
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "cold_files.h"
 
-/* The files of a run, one after the other. */
+/* The files of one run, one after the other. */
 struct stream {
-    struct cold_run left; /* of its files: those not begun */
+    struct cold_run left; /* those of the run's files that are not begun yet */
     struct fr_sorted_walk *walk;
     struct fr_sorted_value value;
-    uint64_t hash; /* of its entry */
+    uint64_t hash; /* hash of the current entry */
     bool is_deleted;
 };
 
@@ -27,9 +27,9 @@ struct merge {
     struct fr_cold *cold;
     const struct cold_view *view;
     const struct fr_cold_range *range;
-    struct stream streams[COLD_RUNS_MAX]; /* newest first */
+    struct stream streams[COLD_RUNS_MAX]; /* newest run first */
     uint32_t n;
-    uint64_t next; /* the hash behind the last that was visited */
+    uint64_t next; /* the hash after the last one that was visited */
     uint64_t done;
     bool odd;
 };
@@ -41,7 +41,7 @@ static bool has_range(const struct merge *merge, const struct cold_file *file)
            !cold_is_behind(range->table, range->first, &file->last);
 }
 
-/* Moves a stream on; false at its end. */
+/* Moves a stream to its next entry; false at its end. */
 static bool advance(struct merge *merge, struct stream *stream)
 {
     for (;;) {
@@ -72,7 +72,8 @@ static void close_stream(struct merge *merge, uint32_t i)
         merge->streams[i] = merge->streams[i + 1];
 }
 
-/* Those that are at the hash go on, whatever versions of it their files have. */
+/* Moves all streams that are at this hash past it, over every version of the key that their files
+ * have. */
 static void pass(struct merge *merge, uint64_t hash)
 {
     for (uint32_t i = 0; i < merge->n && !merge->odd;) {
@@ -129,7 +130,7 @@ static enum fr_status walk_files(struct merge *merge, cold_visit visit, void *se
     return status;
 }
 
-/* Counts on from what the files gave. */
+/* The walk of the rest by RocksDB; it continues the count of bytes. */
 struct rest {
     cold_visit visit;
     void *self;

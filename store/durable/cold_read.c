@@ -1,12 +1,13 @@
-/* Walks over the cold store by RocksDB: as of a snapshot, over everything or the sections. Ranges
- * of now are cold_range.c's, point reads cold_fetch.c's.
+/* Walks over the cold store by RocksDB: as of a snapshot, over all keys, or over the sections.
+ * cold_range.c walks ranges of the present store, cold_fetch.c does point reads.
  *
- * A walk reads ahead as RocksDB does by itself, more while it goes on: most walks are of a slice or
- * of one entry, and 2 MiB of each file for those cost more than all they read.
+ * RocksDB chooses the readahead of a walk, which grows as the walk continues. Most walks are of a
+ * slice or of one entry, for which a fixed readahead of 2 MiB in each file would cost more than all
+ * they read.
  *
  * Invariants: checksums are verified; an error is never taken for "absent".
  *
- * Thread: any; iterators and reads see a store before or after a fold, never half of one. */
+ * Thread: any. Iterators and reads see the store before or after a fold, never half a fold. */
 #include "cold_rocks.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 struct fr_cold_iterator {
     rocksdb_readoptions_t *options;
     rocksdb_iterator_t *at;
-    uint8_t bound[COLD_KEY_SIZE]; /* behind the range */
+    uint8_t bound[COLD_KEY_SIZE]; /* first key after the range */
 };
 
 /* ---- snapshots ---- */
@@ -51,7 +52,7 @@ rocksdb_readoptions_t *fr_cold_read_options(const struct fr_cold_snapshot *at)
 
 /* ---- iterators ---- */
 
-/* All from the table's first key on, or the keys of a range. */
+/* Iterates over all keys from the table's first on, or over the keys of a range. */
 static void iterate_from(struct fr_cold *cold, uint32_t table, const struct fr_cold_range *range,
                          const struct fr_cold_snapshot *at, struct fr_cold_iterator *it)
 {
@@ -69,7 +70,7 @@ static void iterate_from(struct fr_cold *cold, uint32_t table, const struct fr_c
     rocksdb_iter_seek(it->at, (const char *)key, range ? sizeof(key) : 4);
 }
 
-/* Ends the iteration; the error of a walk that ended early because of RocksDB. */
+/* Ends the iteration and returns RocksDB's error, if one ended the walk early. */
 static enum fr_status iterate_end(struct fr_cold *cold, struct fr_cold_iterator *it, struct fr_err *err)
 {
     char *text = NULL;
@@ -79,7 +80,7 @@ static enum fr_status iterate_end(struct fr_cold *cold, struct fr_cold_iterator 
     return text ? fr_cold_error(text, "read", cold->path, err) : FR_OK;
 }
 
-/* false at the end or at an error, which iterate_end reports. */
+/* false at the end, or after an error, which iterate_end returns. */
 static bool iterate_get(const struct fr_cold_iterator *it, const uint8_t **key, size_t *key_size)
 {
     if (!rocksdb_iter_valid(it->at))

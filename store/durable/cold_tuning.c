@@ -1,30 +1,31 @@
-/* How RocksDB is set up for tables larger than memory.
+/* RocksDB's options for tables larger than memory.
  *
- * Reads. A point read asks the files of level 0 and one file of each level below. Bloom filters
- * let most files out that lack the key: of 10 bits a key all but 1 %, and of 16 bits, which the
- * files of folds have because a read asks a dozen of them, all but 0.1 %. So a new key costs hardly
- * a read and a known one costs one block, which is copied and checked whole for one row: it has 1
- * KiB. Filters and where blocks begin are in memory, 2.1 to 2.9 bytes a row, but as cold_files.c
- * holds them: RocksDB itself has a small cache for what a merge uses of them just now. Keys are
- * hashes, so a block's neighbours are of no use and there is no cache of data blocks: the system's
- * page cache has them. Reads through mmap were 1 us faster, but what they touch would be resident
+ * Reads. A point read asks the files of level 0 and one file of each lower level. Bloom filters
+ * exclude most files that lack the key: all but 1 % with 10 bits a key, all but 0.1 % with 16 bits,
+ * which the files of folds have, because a read asks a dozen of them. So a new key costs hardly any
+ * read, and a known key costs one block, which is copied and checked as a whole for one row; blocks
+ * therefore have 1 KiB. Filters and block offsets are in memory, 2.1 to 2.9 bytes a row, held by
+ * cold_files.c; RocksDB has only a small cache for those that a merge is using. Keys are hashes, so
+ * neighbours in a block are of no use and there is no cache of data blocks; the system's page cache
+ * holds them. Reads through mmap were 1 us faster, but the pages they touch would count as resident
  * memory.
  *
- * Writes. A fold spans the whole key space, so it lands in level 0 and is merged with all of the
- * level below, which costs processor time as a read does. 24 files of level 0 are merged at once,
- * and the level below them takes 64 folds of unfolded_max before there is one between: bytes
- * written per folded byte are 1 (the fold) and about 4; with four files and a base level of 1 GiB
- * they were 17 for a table of 16 such merges. A file more in level 0 costs a read one line of its
- * filter, memory for that filter, and a walk a seek; merging small folds costs little, so four of
- * those are enough. Larger tables get levels of a factor of 8: 5 more for each.
- * Level 0 to the base level cannot be split by files, so it is split by ranges (subcompactions).
- * Without compression: rows are floats of random low bits.
+ * Writes. A fold spans the whole key space, so its files land in level 0, and a compaction merges
+ * them with the entire next level. Compactions cost processor time, as reads do. 24 files of level
+ * 0 are merged at once, and the next level may have 64 folds of unfolded_max before a level is
+ * inserted. Bytes written per folded byte are 1 (the fold) and about 4; with four files and a base
+ * level of 1 GiB they were 17, for a table of 16 such merges. Each further file in level 0 costs a
+ * read one filter line, memory for that filter, and a walk one seek. Merging small folds is cheap,
+ * so four of those suffice. Larger tables get levels with a factor of 8, each of which adds 5. A
+ * compaction from level 0 to the base level cannot be divided by files, so it is divided by ranges
+ * (subcompactions). There is no compression, because rows are floats with random low bits.
  *
- * Format. What decides the bytes of a sorted file is set here, also where RocksDB's default is the
- * same: defaults change between its versions (9.10 takes another table format than 7.8, and sizes
- * filters by what malloc gives), and a state has to open under each of them, in both directions.
+ * Format. Every option that decides the bytes of a sorted file is set here, even where it equals
+ * RocksDB's default. Defaults differ between versions (9.10 uses another table format than 7.8, and
+ * sizes filters by malloc's block sizes), and a state must open under each version, in both
+ * directions.
  *
- * Thread: open's. */
+ * Thread: the one that opens the store. */
 #include "cold_rocks.h"
 
 #include <errno.h>
@@ -38,9 +39,9 @@
 #include "sorted_block.h"
 
 enum {
-    CACHE_BYTES = 4 << 20, /* of indexes while they are used */
+    CACHE_BYTES = 4 << 20, /* of indexes in use */
     BLOOM_BITS = 10,
-    DEVIATION_PERCENT = 10, /* of a block's size: it may be closed so much before */
+    DEVIATION_PERCENT = 10, /* of a block's size: a block may be closed this much earlier */
     LEVELS = 7,
     LOG_BYTES = 4 << 20,
     LOG_FILES = 3,
@@ -52,26 +53,27 @@ enum {
     LEVEL_FACTOR = 8,
     TARGET_FILE_BYTES = 64 << 20,
     FOLD_DEFAULT = 64 << 20,
-    READAHEAD_BYTES = 512 << 10, /* of each input of a compaction */
-    SYNC_BYTES = 1 << 20,        /* written files reach the disk evenly, not at the end */
-    /* Nothing is put. What a compaction that found no room waits for, beside its own size. */
+    READAHEAD_BYTES = 512 << 10, /* for each input of a compaction */
+    SYNC_BYTES = 1 << 20,        /* written files reach the disk evenly instead of at the end */
+    /* Nothing is put. After a compaction found no room, it waits for this much room in addition to
+     * its own size. */
     WRITE_BUFFER_BYTES = 1 << 20,
     COMPACTIONS_MIN = 2,
     COMPACTIONS_MAX = 4,
-    /* Of the process's descriptors: what journal, Kafka and HTTP need at least, and below what
-     * nothing of use is left for sorted files. */
+    /* Of the process's descriptors: how many journal, Kafka and HTTP need at least, and the
+     * smallest number that is useful for sorted files. */
     FILES_REST = 96,
     FILES_MIN = 32,
     FILES_MAX = 1 << 20,
-    FILES_IDLE_MS = 60000,   /* a state that fits memory read them at its start */
-    FILES_ROCKSDB_MAX = 256, /* of RocksDB: a merge of level 0 has some dozens */
-    /* A reader's files are opened with it: its writer's compactions remove some of them, and one
-     * that is opened later may be gone. */
+    FILES_IDLE_MS = 60000,   /* a state that fits in memory reads the files only at its start */
+    FILES_ROCKSDB_MAX = 256, /* files that RocksDB opens: a merge of level 0 has some dozens */
+    /* A read-only store opens all files at once, because the writer's compactions remove some of
+     * them later. */
     FILES_ALL = -1,
 };
 
-/* Half of the descriptors that the process may have, most of them for point reads, which have
- * every file open; RocksDB opens what it merges and walks. */
+/* Takes half of the descriptors that the process may have. Most are for point reads, which keep
+ * every file open; the rest is for RocksDB's merges and walks. */
 static enum fr_status choose_open_files(struct fr_cold *cold, int *rocksdb, struct fr_err *err)
 {
     struct rlimit limit;
@@ -92,13 +94,13 @@ static enum fr_status choose_open_files(struct fr_cold *cold, int *rocksdb, stru
     return FR_OK;
 }
 
-/* Of the base level: a compaction of all of it has to find room on the disk. */
+/* Limits of the base level's size: a compaction of all of it must find room on the disk. */
 static const uint64_t base_bytes_min = 64 << 20, base_bytes_max = (uint64_t)4 << 30;
 
-/* What the C interface of 7.8 has no call for. */
+/* Options that the C interface of 7.8 cannot set. */
 static const char uncallable[] = "block_based_table_factory={optimize_filters_for_memory=false;block_align=false;"
                                  "index_shortening=kShortenSeparators};"
-                                 /* nobody reads the file of options, which 9.10 insists on */
+                                 /* the options file is never read, but 9.10 insists on it */
                                  "fail_if_options_file_error=false";
 
 static void set_blocks(rocksdb_options_t *options, rocksdb_cache_t *cache, int bloom_bits)
@@ -148,8 +150,8 @@ static void set_compaction(rocksdb_options_t *options, uint64_t fold_bytes)
     int jobs = cores / 2 < COMPACTIONS_MIN   ? COMPACTIONS_MIN
                : cores / 2 > COMPACTIONS_MAX ? COMPACTIONS_MAX
                                              : cores / 2;
-    /* Given one of the two, RocksDB 7.8 takes 1 for the other and not max_background_jobs. Nothing
-     * flushes; 7.8.3 has errors with more than one. */
+    /* If only one of the two is set, RocksDB 7.8 sets the other to 1 and ignores
+     * max_background_jobs. Nothing is flushed, and 7.8.3 fails with more than one flush thread. */
     rocksdb_options_set_max_background_flushes(options, 1);
     rocksdb_options_set_max_background_compactions(options, jobs);
     rocksdb_options_set_max_subcompactions(options, (uint32_t)jobs);

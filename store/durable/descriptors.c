@@ -1,18 +1,19 @@
-/* Descriptors of journal files: only a few files are open at a time, however many the journal has.
+/* Descriptors of journal files. However many files the journal has, only a few are open at a time.
  *
- * Who reads or writes a file takes a use of it, which opens it when it is not open, and gives the
- * use back. A file that nobody uses stays open until the place is needed for another, the one
- * longest unused first (LRU). When all places are in use, more are opened: threads bound that, not
- * the journal. Appends sync before they give a file back, so closing one loses no error of a
- * write.
+ * A reader or writer calls fr_journal_use, which opens the file if necessary, and fr_journal_unuse.
+ * A file without users stays open until its place is needed for another file; the least recently
+ * used file is closed first (LRU). If all places are in use, more files are opened; the number of
+ * threads bounds that, not the journal's size. An append syncs before it gives its file back, so
+ * closing a file loses no write error.
  *
- * A writer also keeps a few descriptors of /dev/null. When the process has no descriptor left (HTTP
- * and Kafka take theirs from the same limit), one of them is given up for the journal, and won back
- * in place when a file closes, so that nobody else gets it in between. Without it an append would
- * fail, and a failed append is final.
+ * A writer also keeps a few descriptors of /dev/null. If the process has no descriptor left (HTTP
+ * and Kafka take theirs from the same limit), one of these is closed for the journal. When a
+ * journal file closes later, its descriptor becomes a spare one in place, so no other part of the
+ * process can take it. Without spare descriptors an append could fail, and a failed append is
+ * final.
  *
- * Thread: any; the mutex is held while a file is opened or closed, never while one is read,
- * written or synced. It does not know epochs. */
+ * Thread: any. The mutex is held while a file is opened or closed, never while one is read, written
+ * or synced. Epochs are of no concern here. */
 #include "journal.h"
 
 #include <errno.h>
@@ -25,15 +26,15 @@
 
 enum {
     PLACES = 8,
-    /* Beside a running writer a trimmed file can be read while it stays open only. */
+    /* While a writer runs, a trimmed file can be read only as long as it stays open. */
     PLACES_READ_ONLY = 64,
-    /* who may need one at once: append, its folder, publisher, fold */
+    /* those that may need one at once: append, its folder, publisher, fold */
     SPARE = 4,
 };
 
 struct fr_descriptors {
     pthread_mutex_t lock;
-    struct fr_journal_file *open[PLACES_READ_ONLY]; /* those with a place */
+    struct fr_journal_file *open[PLACES_READ_ONLY]; /* files that have a place */
     size_t n, places;
     uint64_t turn;
     bool writes;
@@ -71,7 +72,7 @@ void fr_journal_descriptors_free(struct fr_descriptors *descriptors)
     free(descriptors);
 }
 
-/* What was written is synced (or cut away) by now: a close that fails has nothing left to lose. */
+/* By now all writes are synced, or cut off again, so a failing close loses nothing. */
 static void close_file(const struct fr_journal *journal, struct fr_journal_file *file)
 {
     struct fr_descriptors *descriptors = journal->descriptors;
@@ -94,7 +95,7 @@ static void leave_place(struct fr_descriptors *descriptors, const struct fr_jour
         descriptors->open[i] = descriptors->open[--descriptors->n];
 }
 
-/* Closes the file that was unused for longest; false: all are in use. */
+/* Closes the least recently used file; false: all are in use. */
 static bool make_place(const struct fr_journal *journal)
 {
     struct fr_descriptors *descriptors = journal->descriptors;
@@ -111,7 +112,7 @@ static bool make_place(const struct fr_journal *journal)
     return true;
 }
 
-/* After a failure: when it was for want of a descriptor, makes one free, if that can be. */
+/* After a failed open: if the reason was a lack of descriptors, makes one free if possible. */
 static bool make_free(const struct fr_journal *journal)
 {
     struct fr_descriptors *descriptors = journal->descriptors;
@@ -176,7 +177,8 @@ int fr_journal_sync_dir(const struct fr_journal *journal)
     int rc = journal->disk->sync_dir(journal->disk->self, journal->dir);
     if (rc == 0 || (errno != EMFILE && errno != ENFILE))
         return rc;
-    /* It could not even be opened: nothing was synced, and nothing is tried twice. */
+    /* The folder could not even be opened, so nothing was synced, and the sync below is the first
+     * one, not a retry. */
     pthread_mutex_lock(&descriptors->lock);
     errno = EMFILE;
     if (make_free(journal))

@@ -1,11 +1,11 @@
-/* Writes and reads around the page cache (direct.h).
+/* Writes and reads that bypass the page cache (direct.h).
  *
- * Invariants: the window begins at a page of the file, and only a whole one goes around the cache.
- * A descriptor that refuses it (EINVAL: another alignment, a file system without such calls), or
- * takes a part of it, is closed, and the window goes the other way; every other error is the
- * caller's.
+ * Invariants: the window begins at a page boundary of the file, and only a full window bypasses the
+ * cache. If the direct descriptor refuses a window (EINVAL: another alignment, or a file system
+ * without O_DIRECT) or accepts only a part, it is closed and the window goes through the cache. Any
+ * other error is returned.
  *
- * It neither syncs nor retries. */
+ * Nothing is synced or retried here. */
 #define _GNU_SOURCE
 #include "direct.h"
 
@@ -38,11 +38,12 @@ void fr_direct_begin(struct fr_direct *direct, uint64_t size)
 static void stop_direct(struct fr_direct *direct)
 {
     if (direct->fd >= 0)
-        (void)direct->disk->close(direct->disk->self, direct->fd); /* the caller syncs the file */
+        /* the caller syncs the file through its own descriptor */
+        (void)direct->disk->close(direct->disk->self, direct->fd);
     direct->fd = -1;
 }
 
-/* Writes the whole window, the other way once this one did not do. */
+/* Writes the full window; through the cache if the direct write fails. */
 static enum fr_status write_window(struct fr_direct *direct, struct fr_err *err)
 {
     const struct fr_disk *disk = direct->disk;

@@ -1,14 +1,12 @@
 /* The state directory as an object: open, close, append, read, trim, small files.
  *
- * Append is the commit of the service: epoch bytes into the journal, sync, mark (hwm), sync. Only
- * then do the numbers move, so whoever reads a status sees durable epochs only. A sync is tried
- * once: after it failed nobody knows what the disk holds (Rebello et al. 2020), so the object is
- * dead from then on and the next open decides from the disk. A full disk is different: what was
- * written is cut off again, and the object goes on. Trim order: the mark first says which epochs
- * are acknowledged, then files go. So an open that finds the journal beginning later than the mark
- * allows knows that somebody removed files. Invariants, threads: durable.h and durable_internal.h.
- *
- * It does not publish, retry, or decide when to fold. */
+ * An append commits an epoch: its bytes into the journal, sync, mark (hwm), sync. Only then do the
+ * numbers change, so a status shows durable epochs only. A sync is tried once: after a failure it
+ * is unknown what the disk holds (Rebello et al. 2020), so the object is dead, and the next open
+ * decides from the disk. If the disk is full, the append is cut off again, and the object
+ * continues. A trim first writes the acknowledged epoch into the mark, then deletes files, so an
+ * open can detect files that were removed otherwise. Invariants and threads: durable.h,
+ * durable_internal.h. Publishing, retries and the time of a fold are decided elsewhere. */
 #include "durable_internal.h"
 
 #include <errno.h>
@@ -46,7 +44,7 @@ enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct 
         return fr_err_set(err, FR_E_STATE, "%s is open read-only", durable->dir);
     pthread_mutex_lock(&durable->index);
     enum fr_status status = durable->dead ? durable->death.status : FR_OK;
-    if (durable->dead) /* whoever says it first, it is said why */
+    if (durable->dead) /* every later call gets the error that first killed the object */
         status = fr_err_set(err, status, "%.900s (nothing more is read or written)", durable->death.text);
     pthread_mutex_unlock(&durable->index);
     return status;
@@ -134,7 +132,7 @@ enum fr_status fr_durable_open(const struct fr_durable_options *options, struct 
     if (status != FR_OK) {
         if (err)
             *err = local;
-        durable->dead = true; /* close must write nothing */
+        durable->dead = true; /* so that close writes nothing */
         fr_durable_close(durable);
         return status;
     }
@@ -162,7 +160,7 @@ void fr_durable_close(struct fr_durable *durable)
     if (durable->hwm_fd >= 0)
         (void)durable->disk->close(durable->disk->self, durable->hwm_fd);
     if (durable->lock_fd >= 0)
-        (void)close(durable->lock_fd); /* gives the lock back */
+        (void)close(durable->lock_fd); /* releases the lock */
     fr_durable_kept_release(durable);
     pthread_mutex_destroy(&durable->index);
     pthread_mutex_destroy(&durable->mark);
@@ -206,7 +204,8 @@ enum fr_status fr_durable_begin_timeline(struct fr_durable *durable, uint64_t ti
 {
     enum fr_status status = fr_durable_check(durable, true, err);
     pthread_mutex_lock(&durable->mark);
-    for (int copy = 0; copy < 2 && status == FR_OK; copy++) { /* losing one takes nothing back */
+    for (int copy = 0; copy < 2 && status == FR_OK; copy++) {
+        /* so that losing one copy does not undo this */
         struct fr_hwm values = durable->hwm;
         values.timeline = timeline;
         status = fr_durable_write_mark(durable, values, err);
@@ -238,7 +237,7 @@ uint64_t fr_durable_timeline_base(struct fr_durable *durable)
 
 /* ---- append ---- */
 
-/* Takes back what a failed write left; the object goes on when that works. */
+/* Cuts off what a failed write left. If that works, the object continues. */
 static enum fr_status cut_back(struct fr_durable *durable, struct fr_journal_file *file, bool created,
                                struct fr_err *err)
 {
@@ -263,8 +262,8 @@ static bool must_rotate(const struct fr_durable *durable, const struct fr_journa
            (tail->head_size > 0 && memcmp(tail->head, durable->head, tail->head_size) != 0);
 }
 
-/* Writes and syncs *durable->record as the mark's epoch, and notes its digest in the mark; *file is
- * where it went: tail, or a file not yet in the index. */
+/* Writes and syncs *durable->record as the mark's epoch and stores its digest in the mark. *file is
+ * the file written: tail, or a file not yet in the index. */
 static enum fr_status write_record(struct fr_durable *durable, struct fr_hwm *mark, struct fr_journal_file *tail,
                                    struct fr_journal_file **file, struct fr_err *err)
 {
@@ -332,7 +331,7 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
         stage->timeline = durable->timeline;
     struct fr_hwm mark = {.timeline = stage->timeline, .epoch = durable->epoch + 1, .acked = durable->acked};
     size_t n_files = durable->journal.n_files;
-    /* trim never takes it */
+    /* trim never removes it */
     struct fr_journal_file *tail = n_files > 0 ? durable->journal.files[n_files - 1] : NULL;
     pthread_mutex_unlock(&durable->index);
     FR_CHECK(stage->epoch == mark.epoch);
@@ -516,7 +515,7 @@ enum fr_status fr_durable_trim(struct fr_durable *durable, struct fr_err *err)
 
     pthread_mutex_lock(&durable->index);
     struct fr_journal *journal = &durable->journal;
-    n = count_droppable(durable, limit); /* again: another trim may have been here */
+    n = count_droppable(durable, limit); /* again: another trim may have happened */
     struct fr_journal_file **files = fr_alloc(n + 1, sizeof(struct fr_journal_file *));
     memcpy(files, journal->files, n * sizeof(struct fr_journal_file *));
     memmove(journal->files, journal->files + n, (journal->n_files - n) * sizeof(struct fr_journal_file *));

@@ -1,15 +1,14 @@
 /* Epochs as bytes: encode, check, iterate.
  *
- * The layout (docs/formats/state.md) is plain: a head, images in ascending (table, hash) of the
- * state's keyed order, sections in ascending name. Nothing in it depends on the order in which
- * images were staged, on addresses, time or padding: equal sets and salts give equal bytes, and so
- * equal digests. What the cut ordered stands in its place already; loose images are sorted and
- * moved behind.
+ * The layout (docs/formats/state.md) is plain: a head, images by ascending (table, hash) in the
+ * state's keyed order, sections by ascending name. Nothing in it depends on the order of staging,
+ * on addresses, time or padding, so equal sets and salts give equal bytes and digests. The images
+ * that the cut ordered are in place already; the loose images are sorted and moved after them.
  *
- * Invariants: a parsed epoch was checked whole, so iterating it cannot fail.
+ * Invariants: a parsed epoch was checked completely, so iterating it cannot fail.
  *
- * Owner: the thread that holds the stage or the bytes. It does not compress, know tables or rows,
- * or hold the CRC (the journal's record does). */
+ * Owner: the thread that holds the stage or the bytes. The code knows no tables or rows and does
+ * not compress; the journal's record has the CRC. */
 #include "durable/epoch.h"
 
 #include <stdlib.h>
@@ -45,7 +44,7 @@ static int compare_loose(const void *left, const void *right)
     return hash_less(b->image.table, b->hash, a->image.table, a->hash);
 }
 
-/* Puts the loose images into ascending (table, hash). */
+/* Sorts the loose images by ascending (table, hash). */
 static void sort_loose(struct fr_stage *stage, const struct fr_order *order)
 {
     size_t n = stage->n_loose;
@@ -119,7 +118,7 @@ void fr_epoch_complete(struct fr_stage *stage, const struct fr_order *order, con
     for (size_t i = 0; i < stage->n_sections; i++)
         head.sections_size += fr_epoch_section_bytes(&stage->sections[i]);
     size_t total = EPOCH_HEAD + (size_t)head.images_size + (size_t)head.sections_size;
-    /* growth must keep what the cut has put there */
+    /* growing the buffer must keep the images that the cut wrote */
     stage->record.size = stage->n_ordered ? STAGE_IMAGES + stage->ordered_bytes : 0;
     (void)fr_buffer_reserve(&stage->record, FR_STAGE_FRONT + total - stage->record.size);
     uint8_t *begin = stage->record.data + FR_STAGE_FRONT, *at = begin;
@@ -161,7 +160,7 @@ static enum fr_status check_images(const struct fr_order *order, const uint8_t *
     return at == end ? FR_OK : FR_E_CORRUPT;
 }
 
-/* One section: *at moves behind it. */
+/* Reads one section and moves *at past it. */
 static enum fr_status take_section(struct fr_reader *reader, char name[FR_SECTION_NAME_MAX], const uint8_t **bytes,
                                    size_t *size)
 {
@@ -280,7 +279,7 @@ enum fr_status fr_epoch_next_section(const struct fr_epoch *epoch, const uint8_t
     if (reader.at == reader.end)
         return FR_EOF;
     enum fr_status status = take_section(&reader, name, bytes, size);
-    FR_CHECK(status == FR_OK); /* parse has seen it */
+    FR_CHECK(status == FR_OK); /* parse has checked it */
     *at = reader.at;
     return FR_OK;
 }

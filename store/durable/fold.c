@@ -1,21 +1,23 @@
-/* Fold: the newest image of each key of the unfolded epochs, sorted, into the cold store by one
- * ingest.
+/* Fold: writes the newest image of each key of the unfolded epochs, sorted, into the cold store by
+ * one ingest.
  *
- * Every epoch is sorted already, so a fold is a merge of as many streams as there are epochs (a
- * tree of losers by (table, hash, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of
- * equal keys wins, the others are passed over. Who comes first is as good as random, so it is
- * computed without a branch that the processor would have to guess. Each stream reads its epoch
- * through a window; all windows together stay within FR_FOLD_WINDOWS bytes (more only for images
- * larger than their window), so that a fold of 512 MiB does not need 512 MiB. Epochs that are kept
- * in memory (kept.c) are taken from there, without a copy. Of the others a stream's CRC is computed
- * as it passes and compared at its end, before anything is ingested. Of each section the newest
- * value is kept as the streams pass their ends (section_set.h), and written behind the images, then
- * the sentinel; a section that no folded epoch holds stays as the cold store has it. An absent key
- * becomes a delete. Until the ingest nothing has happened: files of an interrupted fold are removed
- * here or by the next open. After it, files of the journal that are acknowledged too are trimmed.
+ * Every epoch is sorted already, so a fold is a merge of one stream per epoch (a tree of losers by
+ * (table, hash, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1). Of equal keys the first one wins
+ * and the others are skipped. Which stream comes next is practically random, so it is computed
+ * without a branch, which the processor would mispredict. Each stream reads its epoch through a
+ * window. All windows together stay within FR_FOLD_WINDOWS bytes (more only for images larger than
+ * their window), so a fold of 512 MiB does not need 512 MiB. Epochs kept in memory (kept.c) are
+ * read there without a copy. For the others, a stream computes the CRC as the bytes pass and
+ * compares it at the end, before anything is ingested.
  *
- * Thread: one (the fold thread), beside append and read. It does not choose when, or wait for
- * compactions (level0_files tells the caller). */
+ * The newest value of each section is collected at the ends of the streams (section_set.h) and
+ * written after the images; then comes the sentinel. A section that no folded epoch holds keeps its
+ * value in the cold store. An absent key becomes a delete. Until the ingest the state is unchanged;
+ * this code or the next open removes the files of an interrupted fold. After the ingest, journal
+ * files that are also acknowledged are trimmed.
+ *
+ * Thread: the fold thread, while others append and read. The caller decides when to fold, and waits
+ * for compactions (level0_files). */
 #include "durable_internal.h"
 
 #include <inttypes.h>
@@ -30,26 +32,29 @@
 
 enum { WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10, MERGED_STEP = 1 << 20 };
 
-/* Where an image comes in the merge: (table, hash), then how many epochs of the fold are newer. The
- * last is of a stream that has no image left. */
+/* An image's place in the merge: (table, hash), then the number of newer epochs in the fold.
+ * place_last is the place of a stream that has no image left. */
 __extension__ typedef unsigned __int128 fold_place;
 enum { PLACE_EPOCH_BITS = 32, PLACE_HASH_BITS = 64 };
 static const fold_place place_last = ~(fold_place)0;
 
 struct stream {
-    struct fr_journal_file *file; /* referenced */
-    struct fr_kept *kept;         /* referenced; its record is the window. NULL: the file is read */
+    struct fr_journal_file *file; /* a reference to it is held */
+    /* a reference is held, and its record is the window; NULL: the file is read */
+    struct fr_kept *kept;
     struct fr_journal_epoch entry;
     uint64_t epoch;
-    uint64_t at, end;       /* file offsets: next byte to read into the window, end of the epoch */
-    uint64_t images_left;   /* bytes of images not yet taken */
-    uint64_t sections_left; /* bytes of sections not yet taken */
-    uint64_t n_sections;    /* not yet taken */
+    /* file offsets: the next byte to read into the window, the end of the epoch */
+    uint64_t at, end;
+    uint64_t images_left;   /* bytes of images that are not read yet */
+    uint64_t sections_left; /* bytes of sections that are not read yet */
+    uint64_t n_sections;    /* sections that are not read yet */
     uint32_t crc, expected_crc;
     uint8_t *window;
     size_t begin, filled, capacity;
-    struct fr_image image; /* the current one; bytes point into the window until the next step */
-    fold_place place;      /* of it */
+    /* the current image; its bytes point into the window until the next step */
+    struct fr_image image;
+    fold_place place; /* place of the current image */
 };
 
 struct fold {
@@ -58,10 +63,11 @@ struct fold {
     uint64_t bytes; /* of the journal's records */
     struct stream *streams;
     size_t n_streams;
-    fold_place *losers; /* [n_streams] of a tree above the streams; [0]: who comes first */
+    /* [n_streams], a tree above the streams; [0] is the place of the next image */
+    fold_place *losers;
     struct fr_cold_writer *writer;
-    bool has_cold;   /* there may be something to delete */
-    uint64_t merged; /* bytes, since that was said */
+    bool has_cold;   /* the cold store is not empty, so absent keys must be deleted there */
+    uint64_t merged; /* bytes since the last progress call */
     struct fr_section_set sections;
 };
 
@@ -79,8 +85,9 @@ static bool is_direct(const struct stream *stream)
     return stream->entry.size >= FR_DIRECT_MIN;
 }
 
-/* Moves the `held` bytes to the window's front, and makes room for `size` from there on. Of a large
- * epoch the file's next byte lies as far behind a page of memory as of the file. */
+/* Moves the `held` bytes to the front of the window and makes room for `size` bytes after them. For
+ * a large epoch, the next byte of the file gets the same offset within a page in memory as in the
+ * file. */
 static void make_room(struct stream *stream, size_t held, size_t size)
 {
     size_t page = is_direct(stream) ? FR_DIRECT_PAGE : 1, begin = (size_t)((stream->at - held) % page);
@@ -99,8 +106,8 @@ static void make_room(struct stream *stream, size_t held, size_t size)
     stream->filled = begin + held;
 }
 
-/* Reads n bytes behind the filled ones, of a large epoch by whole pages: what is held of the first
- * of them comes once more. */
+/* Reads n bytes after the filled ones. For a large epoch it reads whole pages, so the held bytes of
+ * the first page are read again. */
 static enum fr_status read_window(const struct fold *fold, const struct stream *stream, size_t n, struct fr_err *err)
 {
     size_t held = stream->filled % FR_DIRECT_PAGE, pages = held + n + FR_DIRECT_PAGE - 1;
@@ -115,7 +122,7 @@ static enum fr_status read_window(const struct fold *fold, const struct stream *
     return fr_journal_pread(&fold->durable->journal, stream->file, stream->window + stream->filled, n, stream->at, err);
 }
 
-/* Makes `size` bytes stand at window + begin. */
+/* Makes `size` bytes available at window + begin. */
 static enum fr_status need(const struct fold *fold, struct stream *stream, size_t size, struct fr_err *err)
 {
     if (stream->filled - stream->begin >= size)
@@ -137,7 +144,7 @@ static enum fr_status need(const struct fold *fold, struct stream *stream, size_
     return FR_OK;
 }
 
-/* Takes the next n bytes of the stream's sections, to `to` unless that is NULL. */
+/* Reads the next n bytes of the stream's sections; appends them to `to` unless that is NULL. */
 static enum fr_status pass(const struct fold *fold, struct stream *stream, uint64_t n, struct fr_buffer *to,
                            struct fr_err *err)
 {
@@ -162,7 +169,7 @@ static enum fr_status pass(const struct fold *fold, struct stream *stream, uint6
     return FR_OK;
 }
 
-/* Reads the next section, keeps it when no newer value of its name is known. */
+/* Reads the next section and keeps it if no newer value of its name is known. */
 static enum fr_status take_section(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
     uint8_t bytes[FR_SECTION_NAME_MAX + sizeof(uint64_t)] = {0};
@@ -197,7 +204,7 @@ static void close_window(const struct fold *fold, struct stream *stream)
     stream->begin = stream->filled = stream->capacity = 0;
 }
 
-/* Takes the sections behind the images, compares the CRC, gives the window back. */
+/* Reads the sections after the images, compares the CRC, and frees the window. */
 static enum fr_status finish_stream(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
@@ -222,7 +229,7 @@ static inline struct stream *stream_at(const struct fold *fold, fold_place place
     return &fold->streams[fold->n_streams - 1 - (uint32_t)place];
 }
 
-/* Moves to the next image; after the last one the whole epoch has passed its CRC. */
+/* Moves to the next image. After the last one, the whole epoch has passed its CRC. */
 static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
     if (stream->images_left == 0) {
@@ -234,7 +241,7 @@ static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_e
     enum fr_status status = need(fold, stream, EPOCH_IMAGE_HEAD, err);
     if (status != FR_OK)
         return status;
-    /* in its place: a copy of what was just written by fields waits for each of them */
+    /* filled in place: copying a struct whose fields were just written would wait for each write */
     struct fr_image *image = &stream->image;
     bool is_first = !image->bytes;
     if (!fr_epoch_image_head(stream->window + stream->begin, image) ||
@@ -254,7 +261,8 @@ static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_e
     return FR_OK;
 }
 
-/* On the epoch in memory, all of it at once, or the first bytes of it from the journal. */
+/* Makes the window the whole epoch if it is kept in memory; otherwise reads its first bytes from
+ * the journal. */
 static enum fr_status open_window(const struct fold *fold, struct stream *stream, size_t size, struct fr_err *err)
 {
     size_t whole = (size_t)stream->entry.size;
@@ -303,7 +311,8 @@ static inline fold_place first_of(fold_place a, fold_place b)
     return a < b ? a : b;
 }
 
-/* Lets all streams play: node i is above 2i and 2i + 1, and stream i is leaf n + i. */
+/* Plays all matches of the tree: node i is above nodes 2i and 2i + 1, and stream i is leaf n +
+ * i. */
 static void play_all(struct fold *fold)
 {
     size_t n = fold->n_streams;
@@ -319,7 +328,7 @@ static void play_all(struct fold *fold)
     free(winners);
 }
 
-/* The same after one stream, who came first, was moved on. */
+/* Plays the matches of one stream again, the one that came first, after it moved on. */
 static void play_again(struct fold *fold, const struct stream *stream)
 {
     fold_place winner = stream->place;
@@ -351,7 +360,7 @@ static enum fr_status merge_images(struct fold *fold, struct fr_err *err)
     if (status != FR_OK)
         return status;
     play_all(fold);
-    fold_place last = place_last; /* without the epoch: no image's */
+    fold_place last = place_last; /* a place without its epoch; no image has this one */
     while (fold->losers[0] != place_last && status == FR_OK) {
         fold_place place = fold->losers[0];
         struct stream *stream = stream_at(fold, place);
@@ -453,7 +462,7 @@ enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err)
         durable->unfolded_bytes -= fold.bytes;
     }
     pthread_mutex_unlock(&durable->index);
-    /* nothing happened: the sorted files are gone again */
+    /* nothing was ingested, and the sorted files are removed */
     if (status == FR_E_NO_SPACE && !ingesting)
         return status;
     if (status == FR_OK)

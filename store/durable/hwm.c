@@ -1,18 +1,18 @@
 /* The high-water mark file.
  *
- * It has two copies, 4 KiB apart so that no sector or page holds both. They are written in turn, so
- * a write that a power cut tears can only hurt the copy that held the mark before the last. Each
- * copy has a sequence number and a CRC32C; the good copy with the larger sequence is the mark. Copy
- * (128 bytes, little-endian): magic "FRHWMARK", u32 format version, u32 0, u64 sequence, u64
- * timeline, u64 epoch, 32 bytes digest, u64 acked, u64 salt, zeros, u32 CRC32C of the 124 bytes
- * before.
- * Magic, version and CRC keep their places in every format version.
+ * The file has two copies of the mark, 4 KiB apart, so that no sector or page holds parts of both.
+ * They are written alternately, so a write torn by a power cut can only damage the copy with the
+ * mark before the last. Each copy has a sequence number and a CRC32C; the good copy with the larger
+ * sequence is the mark. A copy (128 bytes, little-endian): magic "FRHWMARK", u32 format version,
+ * u32 0, u64 sequence, u64 timeline, u64 epoch, 32 bytes digest, u64 acked, u64 salt, zeros, u32
+ * CRC32C of the 124 bytes before. Magic, version and CRC have the same places in every format
+ * version.
  *
- * Invariants: the file is created whole (temporary file, rename), so it never has fewer than two
- * good copies except by a torn write or by damage.
+ * Invariants: the file is created completely (temporary file, rename), so only a torn write or
+ * damage leaves fewer than two good copies.
  *
- * Owner: whoever holds the object's mark mutex. It does not decide what a lost copy means
- * (recovery.c). */
+ * Owner: the thread that holds the object's mark mutex. recovery.c decides what a lost copy
+ * means. */
 #include "hwm.h"
 
 #include <string.h>

@@ -1,18 +1,17 @@
 /* Journal files.
  *
- * journal/<first epoch, 20 digits>.fj: a head (magic "FRJOURNL", u32 format version, u32 size of
+ * journal/<first epoch, 20 digits>.fj has a head (magic "FRJOURNL", u32 format version, u32 size of
  * the opaque head, u64 first epoch, the opaque head, u32 CRC32C of all before), then records (magic
- * "fjrc", u32 CRC32C of length and bytes, u64 length, the epoch's bytes). Every byte of a file up
- * to the last epoch's end is under a CRC; the epochs' digests chain from file to file. Files are
- * opened on demand, a few at a time (descriptors.c); who finds a file gone that the index held a
- * moment ago learns that it was trimmed.
+ * "fjrc", u32 CRC32C of length and bytes, u64 length, the epoch's bytes). A CRC covers every byte
+ * of a file up to the end of the last epoch; the digests of epochs form a chain from file to file.
+ * Files are opened on demand, a few at a time (descriptors.c). If a file that the index held a
+ * moment ago is missing, it was trimmed, and the reader gets FR_E_NOT_FOUND.
  *
- * Invariants: a file's epochs are contiguous; a scan stops at the first byte that does not fit and
- * never guesses where the next record is.
+ * Invariants: the epochs of a file are contiguous. A scan stops at the first byte that does not fit
+ * and never guesses where the next record is.
  *
- * Thread: functions here hold no mutex; callers guard the index (durable_internal.h).
- *
- * It does not know the mark, and neither deletes nor cuts files. */
+ * Thread: functions here lock no mutex; callers guard the index (durable_internal.h). The mark is
+ * not known here, and files are neither deleted nor truncated. */
 #include "journal.h"
 
 #include <dirent.h>
@@ -34,7 +33,7 @@ enum {
     NAME_DIGITS = 20,
     NAME_SIZE = NAME_DIGITS + 3,
     FIRST_EPOCHS = 64,
-    PIECE_BYTES = 256 << 10, /* a part of a core's cache of the second level */
+    PIECE_BYTES = 256 << 10, /* a part of a core's second-level cache */
 };
 
 struct file_head {
@@ -277,7 +276,7 @@ enum fr_status fr_journal_file_open(const struct fr_journal *journal, uint64_t f
     return FR_OK;
 }
 
-/* Reads the record at file->bytes into scratch and checks it against the chain. */
+/* Reads the record at file->bytes into scratch and checks that it continues the chain. */
 static enum fr_status scan_record(const struct fr_journal *journal, struct fr_journal_file *file,
                                   struct fr_buffer *scratch, struct fr_epoch *epoch, struct fr_err *err)
 {
@@ -448,7 +447,8 @@ void fr_journal_file_push(struct fr_journal_file *file, const struct fr_journal_
 
 struct fr_journal_file *fr_journal_find(const struct fr_journal *journal, uint64_t epoch, struct fr_journal_epoch *out)
 {
-    size_t low = 0, high = journal->n_files; /* the last file that begins at or before the epoch */
+    /* searches for the last file that begins at or before the epoch */
+    size_t low = 0, high = journal->n_files;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (journal->files[middle]->first <= epoch)

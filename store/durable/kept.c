@@ -1,16 +1,17 @@
-/* Epochs that memory still has when they are durable: for the publisher and the fold.
+/* Durable epochs that are still in memory, for the publisher and the fold.
  *
- * The record that append wrote becomes the newest kept one as it is, and the stage gets the memory
- * of one that nobody needs any more, so in a steady stream nothing is copied and nothing allocated.
- * Readers borrow a record by reference; who finds an epoch not kept reads the journal, and both
- * give the same bytes. The oldest go first, when their memory exceeds keep_bytes, and all that are
- * folded and acknowledged; the newest stays until then however large it is, for the publisher.
+ * The record that an append wrote becomes the newest kept epoch without a copy, and the stage gets
+ * the memory of an epoch that is no longer needed. So in a steady stream nothing is copied or
+ * allocated. Readers borrow a record by reference; for an epoch that is not kept they read the
+ * journal, which gives the same bytes. Two kinds of epochs are dropped: the oldest while their
+ * memory exceeds keep_bytes, and all that are both folded and acknowledged. Until that, the newest
+ * stays whatever its size, for the publisher.
  *
- * Invariants: only durable epochs are kept (append keeps them after the mark), contiguous and
- * ascending.
+ * Invariants: only durable epochs are kept (an append keeps its epoch after writing the mark),
+ * contiguous and ascending.
  *
- * Thread: any; the list is under the mutex `index`. It does not check what it holds: the digest
- * was computed from these bytes. */
+ * Thread: any; the mutex `index` guards the list. The bytes are not checked again, because the
+ * digest was computed from them. */
 #include "durable_internal.h"
 
 #include <stdlib.h>
@@ -18,7 +19,8 @@
 
 #include "base/check.h"
 
-/* The memory goes to the next stage, or back to the system. The caller holds index. */
+/* Gives one reference back. The last one passes the memory to the next stage or frees it. The
+ * caller holds index. */
 static void let_go(struct fr_durable *durable, struct fr_kept *kept)
 {
     if (--kept->refs > 0)
@@ -65,7 +67,7 @@ void fr_durable_keep(struct fr_durable *durable, uint64_t epoch, struct fr_stage
     durable->spare = (struct fr_buffer){0};
     pthread_mutex_unlock(&durable->index);
     fr_buffer_clear(&stage->record);
-    stage->n_ordered = stage->ordered_bytes = 0; /* went with the record */
+    stage->n_ordered = stage->ordered_bytes = 0; /* they belong to the record */
 }
 
 void fr_durable_forget(struct fr_durable *durable, uint64_t limit)

@@ -1,11 +1,11 @@
-/* Parts of the folded state for a tier above that keeps only some rows in memory: point reads
- * and ranges of hashes.
+/* Reads of the folded state for a caller that keeps only some rows in memory: point reads and
+ * ranges of hashes.
  *
- * Invariants: `folded` moves after the ingest, so who has seen an epoch folded reads it. An
- * error of the cold store is final, as everywhere (P6); an error of the reader is the caller's
- * own.
+ * Invariants: `folded` changes after the ingest, so a caller that has seen an epoch as folded can
+ * read it. An error of the cold store is final, as everywhere (P6); an error of the reader is
+ * returned and leaves the object alive.
  *
- * Thread: any, several at once. It does not know what is in memory or in unfolded epochs. */
+ * Thread: any, several at once. What is in memory or in unfolded epochs is not known here. */
 #include "durable_internal.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct scan {
     const struct fr_durable_reader *reader;
     const struct fr_order *order;
     size_t index;
-    enum fr_status refused; /* by the reader */
+    enum fr_status refused; /* the error that the reader returned */
 };
 
 static enum fr_status visit_fetched(void *self, size_t index, uint64_t hash, const struct fr_image *image)
@@ -33,7 +33,8 @@ static enum fr_status visit_scanned(void *self, const struct fr_image *image, ui
     return visit_fetched(scan, scan->index++, fr_order_hash(scan->order, image->key), image);
 }
 
-/* Whose error is it? */
+/* Returns the reader's error if there is one; otherwise the error is the cold store's, which kills
+ * the object. */
 static enum fr_status settle(struct fr_durable *durable, const struct scan *scan, enum fr_status status,
                              struct fr_err *err)
 {

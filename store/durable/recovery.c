@@ -1,30 +1,31 @@
-/* What open does with what it finds: mark, journal and cold store must fit, else it refuses and
- * names what is missing (docs/architecture.md, "Recovery").
+/* The checks and repairs of open. Mark, journal and cold store must fit together; otherwise open
+ * refuses and names what is missing (docs/architecture.md, "Recovery").
  *
- * Fit: the journal's contiguous suffix begins at or before sentinel + 1 and ends at or beyond the
- * mark; digests agree at the mark, at the sentinel and from record to record; it does not begin
- * later than the mark's acknowledged epoch + 1 (trim never takes more); mark, epochs and sentinel
- * carry one salt. A journal may be empty, as a savepoint's is, where the cold store holds the
- * mark's epoch and all of it is acknowledged: nothing is missing then. Any damage in a file at or
- * before the mark's epoch is refused. What lies beyond the mark is cut off and synced: it was never
- * durable nor published.
+ * They fit if all of the following hold. The contiguous suffix of the journal begins at or before
+ * sentinel + 1 and ends at or after the mark. Digests agree at the mark, at the sentinel and from
+ * record to record. The journal begins at or before the mark's acknowledged epoch + 1, because trim
+ * never removes more. Mark, epochs and sentinel have one salt. A journal may be empty, like that of
+ * a savepoint, if the cold store holds the mark's epoch and all of it is acknowledged. Damage in a
+ * file at or before the mark's epoch is refused. Records after the mark were neither durable nor
+ * published; they are cut off, and the cut is synced.
  *
- * Lost copy. The mark has two copies; an open that finds one of them bad cannot know whether a
- * write was torn (its epoch was synced in the journal, but never called durable) or a copy rotted
- * that had been called durable. So it does what is right for both: it keeps all whole, chained
- * epochs that the journal holds beyond the good copy. That loses nothing durable (P1), and nothing
- * of it leaves before a new mark is synced (P3). The kept records are written again in place and
- * synced first, because a record of which only the page cache knows (its sync failed) must not
- * become durable by a mark. Each open writes the mark once, into the copy that is not the good
- * newest one: what was read may be in the page cache only, when the sync of an earlier process
- * failed; after this it is on the disk before anything is built on it.
+ * Lost copy. The mark has two copies. If one of them is bad, open cannot know whether a write was
+ * torn (then its epoch was synced in the journal but never reported as durable) or whether a copy
+ * that had been reported as durable has decayed. So open does what is right in both cases: it keeps
+ * all complete, chained epochs that the journal holds after the good copy. That loses nothing
+ * durable (P1), and none of these epochs is published before a new mark is synced (P3). The kept
+ * records are first written again in place and synced: a record that exists only in the page cache,
+ * because its sync failed, must not become durable by a mark. Each open writes the mark once, into
+ * the copy that is not the newest good one. What open read may be in the page cache only, because
+ * the sync of an earlier process failed; after this write it is on the disk before anything depends
+ * on it.
  *
- * Read-only: the same checks, no writes, and no cutting (records beyond the mark are not looked
- * at). Beside a running writer a trim may pull files away between two looks; then everything is
- * looked at again, a few times. Order matters there: cold store, mark, journal; so the mark is
- * never older than the sentinel.
+ * Read-only opens make the same checks, without writing or truncating, and ignore records after the
+ * mark. While a writer runs, its trim may remove files between two reads; then everything is read
+ * again, a few times. The order of reading is cold store, mark, journal, so that the mark is never
+ * older than the sentinel.
  *
- * Thread: open's. It does not restore rows (walk.c) or talk to Kafka. */
+ * Thread: the one that opens. walk.c restores rows. */
 #include "durable/savepoint.h"
 #include "durable_internal.h"
 
@@ -43,7 +44,7 @@
 struct findings {
     bool copy_lost;
     struct fr_cold_sentinel sentinel;
-    uint64_t *firsts; /* of all journal files */
+    uint64_t *firsts; /* first epochs of all journal files */
     size_t n_firsts;
 };
 
@@ -82,8 +83,8 @@ static enum fr_status check_link(const struct fr_journal *journal, const struct 
     return fr_err_set(err, FR_E_CORRUPT, "%s does not continue the chain of digests of the file before it", path);
 }
 
-/* Takes one file into the index. FR_EOF: it lies beyond the mark and is not whole; it and what
- * follows is not ours. */
+/* Adds one file to the index. FR_EOF: the file is after the mark and incomplete; this file and
+ * later ones are ignored. */
 static enum fr_status scan_file(struct fr_durable *durable, uint64_t first, uint64_t until, struct fr_buffer *scratch,
                                 struct fr_err *err)
 {
@@ -119,7 +120,7 @@ static enum fr_status scan_journal(struct fr_durable *durable, struct findings *
         if (journal->n_files > 0 && first != index_last(journal) + 1) {
             if (index_last(journal) >= mark)
                 break;
-            forget_index(journal); /* a gap: the suffix begins behind it, and must be enough */
+            forget_index(journal); /* a gap: the suffix begins after it and must be enough */
         }
         status = scan_file(durable, first, until, &scratch, err);
     }
@@ -127,9 +128,9 @@ static enum fr_status scan_journal(struct fr_durable *durable, struct findings *
     return status == FR_EOF ? FR_OK : status;
 }
 
-/* ---- do they fit ---- */
+/* ---- whether they fit ---- */
 
-/* Is (epoch, digest) on the chain that the journal knows? */
+/* Whether (epoch, digest) is on the chain that the journal has. */
 static bool on_chain(const struct fr_journal *journal, uint64_t epoch, const struct fr_sha256 *digest)
 {
     struct fr_journal_epoch entry;
@@ -139,7 +140,8 @@ static bool on_chain(const struct fr_journal *journal, uint64_t epoch, const str
            same_digest(&journal->files[0]->before, digest);
 }
 
-/* Everything durable is in the cold store, acknowledged, and no journal is needed. */
+/* Whether the cold store holds everything durable and all of it is acknowledged, so that no journal
+ * is needed. */
 static bool needs_no_journal(const struct fr_durable *durable, const struct fr_cold_sentinel *sentinel)
 {
     const struct fr_hwm *mark = &durable->hwm;
@@ -183,7 +185,7 @@ static enum fr_status check_sentinel(const struct fr_durable *durable, const str
                           ": epochs %" PRIu64 "..%" PRIu64
                           " are missing in %s, or %s/cold lost its folds; restore them, or a savepoint",
                           durable->dir, folded, first, folded + 1, first - 1, journal->dir, durable->dir);
-    /* folded 0: epoch 1 follows a digest of zeros */
+    /* if folded is 0: epoch 1 follows a digest of zeros */
     if (!on_chain(journal, folded, &sentinel->digest))
         return fr_err_set(err, FR_E_CORRUPT,
                           "%s: the cold store's epoch %" PRIu64
@@ -228,10 +230,10 @@ static void take_numbers(struct fr_durable *durable, const struct findings *foun
     const struct fr_journal_file *newest = journal->files[journal->n_files - 1];
     const struct fr_journal_epoch *entry = &newest->epochs[newest->n_epochs - 1];
     durable->epoch = journal_file_last(newest);
-    /* a timeline begins with the mark, before an epoch of it is there */
+    /* the mark has the timeline before there is an epoch of it */
     durable->timeline = durable->hwm.timeline > entry->timeline ? durable->hwm.timeline : entry->timeline;
     durable->digest = entry->digest;
-    /* only after a lost copy: trim took what was acknowledged */
+    /* only after a lost copy: trim has removed acknowledged epochs */
     if (durable->acked < journal->files[0]->first - 1)
         durable->acked = journal->files[0]->first - 1;
     struct fr_journal_epoch unfolded;
@@ -240,7 +242,7 @@ static void take_numbers(struct fr_durable *durable, const struct findings *foun
             durable->unfolded_bytes += unfolded.size + JOURNAL_RECORD_HEAD;
 }
 
-/* ---- looking ---- */
+/* ---- reading what is there ---- */
 
 static enum fr_status create_state(struct fr_durable *durable, struct fr_err *err)
 {
@@ -266,8 +268,8 @@ static enum fr_status create_state(struct fr_durable *durable, struct fr_err *er
     return fr_hwm_create(durable->disk, durable->path_hwm, &durable->hwm, err);
 }
 
-/* The mark's salt is the state's; the cold store must be sorted by it, and so must each epoch be
- * (journal.c). */
+/* Takes the state's salt from the mark. The cold store must have the same one; journal.c checks
+ * that of each epoch. */
 static enum fr_status take_salt(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
 {
     durable->order = fr_order_of(durable->hwm.salt);
@@ -316,7 +318,7 @@ static void unlook(struct fr_durable *durable, struct findings *found)
     *found = (struct findings){.copy_lost = false};
 }
 
-/* ---- making good (writer only) ---- */
+/* ---- repairs (writer only) ---- */
 
 static enum fr_status remove_file(const struct fr_durable *durable, const char *path, struct fr_err *err)
 {
@@ -325,8 +327,8 @@ static enum fr_status remove_file(const struct fr_durable *durable, const char *
     return fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
 }
 
-/* Sorted files of a fold that a crash interrupted. Not synced: what reappears goes the next
- * time. */
+/* Removes sorted files of a fold that a crash interrupted. The removal is not synced: files that
+ * reappear are removed by the next open. */
 static enum fr_status clear_fold_folder(const struct fr_durable *durable, struct fr_err *err)
 {
     DIR *dir = opendir(durable->path_fold);
@@ -346,8 +348,8 @@ static enum fr_status clear_fold_folder(const struct fr_durable *durable, struct
     return status;
 }
 
-/* Files in the folder that the index does not have: beyond the mark, or left by an interrupted
- * trim. */
+/* Removes files of the folder that are not in the index: those after the mark, and those that an
+ * interrupted trim left. */
 static enum fr_status remove_strays(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
 {
     bool removed = false;
@@ -392,7 +394,7 @@ static enum fr_status cut_tail(struct fr_durable *durable, struct fr_err *err)
     return status;
 }
 
-/* The rule of the lost copy: epochs beyond the good copy are written again before a mark names
+/* The rule of the lost copy: epochs after the good copy are written again before a mark names
  * them. */
 static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *err)
 {
@@ -407,7 +409,7 @@ static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *er
         fr_journal_path(journal, file->first, path);
         uint64_t offset = entry.offset - JOURNAL_RECORD_HEAD;
         size_t size = (size_t)entry.size + JOURNAL_RECORD_HEAD;
-        if (e == file->first) { /* a new file: its head too */
+        if (e == file->first) { /* a new file: its head is written again too */
             offset = 0;
             size = (size_t)(entry.offset + entry.size);
         }
@@ -437,7 +439,8 @@ static enum fr_status renew_mark(struct fr_durable *durable, struct fr_err *err)
     return fr_durable_write_mark(durable, values, err);
 }
 
-/* They take disk, and nothing depends on their being gone. */
+/* Removes unfinished savepoints. They take disk space; a failure is only logged, because nothing
+ * depends on the removal. */
 static void sweep_savepoints(const struct fr_durable *durable)
 {
     char quoted[600];

@@ -1,13 +1,13 @@
-/* Savepoints: RocksDB's checkpoint of the cold store, a mark that says all of it is acknowledged,
+/* Savepoints: RocksDB's checkpoint of the cold store, a mark by which all of it is acknowledged,
  * and copies of the small files.
  *
- * Invariants: everything is made under another name (savepoint: path.part; restore: the mark comes
- * last, and `restoring` says until then that the rest is ours to take away), synced, and then
- * renamed. Sorted files never change and may be linked; RocksDB appends to its other files, so a
- * restored state gets copies of those.
+ * Invariants: everything is made under another name, synced, and then renamed. A savepoint is made
+ * as path.part. In a restore the mark comes last; until then, the file `restoring` shows that the
+ * rest may be removed. Sorted files never change and may be linked. RocksDB appends to its other
+ * files, so a restored state gets copies of those.
  *
- * Thread: savepoint by the fold thread, all else by any. It decides neither when a savepoint is due
- * nor which ones go. */
+ * Thread: the fold thread makes savepoints; any thread calls the other functions. When to make one
+ * and which to remove is decided by the caller. */
 #include "durable/savepoint.h"
 
 #include <dirent.h>
@@ -90,7 +90,7 @@ static enum fr_status link_or_copy(const struct fr_disk *disk, const char *from,
 
 typedef enum fr_status (*visit_file)(void *self, const char *name, struct fr_err *err);
 
-/* The regular files of a directory, no particular order. */
+/* Visits the regular files of a directory, in no particular order. */
 static enum fr_status each_file(const char *path, visit_file visit, void *self, struct fr_err *err)
 {
     DIR *dir = opendir(path);
@@ -99,7 +99,7 @@ static enum fr_status each_file(const char *path, visit_file visit, void *self, 
     enum fr_status status = FR_OK;
     const struct dirent *entry;
     int at = dirfd(dir);
-    FR_CHECK(at >= 0); /* opendir's always has one */
+    FR_CHECK(at >= 0); /* a DIR of opendir always has a descriptor */
     while (status == FR_OK && (errno = 0, entry = readdir(dir)) != NULL) {
         struct stat info;
         if (fstatat(at, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode))
@@ -129,13 +129,13 @@ static enum fr_status parent(const char *path, char out[PATH_MAX], struct fr_err
     return status;
 }
 
-/* ---- what both directions copy ---- */
+/* ---- files that savepoint and restore copy ---- */
 
 struct copying {
     const struct fr_disk *disk;
     const char *from, *to;
     bool (*wants)(const char *name);
-    bool (*links)(const char *name); /* NULL: none */
+    bool (*links)(const char *name); /* which files are linked; NULL: none */
     uint64_t bytes;
 };
 
@@ -157,7 +157,7 @@ static enum fr_status copy_one(void *self, const char *name, struct fr_err *err)
     return status;
 }
 
-/* Small files are all that is neither the directory's own nor half written. */
+/* Small files are all files except the directory's own and incomplete ones. */
 static bool is_small_file(const char *name)
 {
     static const char *const others[] = {"hwm", "LOCK", DURABLE_RESTORING_FILE, DURABLE_HEAD_FILE};
@@ -177,8 +177,8 @@ static bool is_sorted_file(const char *name)
     return ends_with(name, ".sst");
 }
 
-/* What RocksDB needs of its directory: not its lock, logs of what it did, or write-ahead logs,
- * which are empty. */
+/* The files that RocksDB needs in its directory. Its lock, its message logs and its write-ahead
+ * logs, which are empty, are left out. */
 static bool is_of_store(const char *name)
 {
     return is_sorted_file(name) || strcmp(name, "CURRENT") == 0 || strcmp(name, "IDENTITY") == 0 ||
@@ -208,7 +208,7 @@ static enum fr_status check_small(void *self, const char *name, struct fr_err *e
     enum fr_status status = c->wants(name) ? join(path, c->from, below, err) : FR_EOF;
     if (status == FR_OK) {
         status = fr_file_read_regular(path, DURABLE_FILE_BYTES_MAX, &text, err);
-        if (status == FR_E_LIMIT) /* longer than what is written with a sum */
+        if (status == FR_E_LIMIT) /* larger than any file that is written with a checksum */
             status = FR_EOF;
     }
     if (status == FR_OK && fr_sum_line_take(&text) == FR_E_CORRUPT)
@@ -217,8 +217,8 @@ static enum fr_status check_small(void *self, const char *name, struct fr_err *e
     return status == FR_EOF ? FR_OK : status;
 }
 
-/* What a state would begin with: the mark, the store's CURRENT, and the small files that have a
- * sum. Its rows are those of the store, which the walk of a restore checks. */
+/* Checks what a state would begin with: the mark, the store's CURRENT, and the small files that
+ * have a checksum. Rows are in the store's files, which the walk of a restore checks. */
 static enum fr_status read_back(const char *part, const struct fr_hwm *written, struct fr_err *err)
 {
     char cold[PATH_MAX], current[PATH_MAX], hwm[PATH_MAX];
@@ -314,7 +314,7 @@ enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path
         status = fr_err_set(err, FR_E_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
     if (status == FR_OK)
         return sync_directory(durable->disk, above, err);
-    struct fr_err ignored = {0}; /* what is left ends with .part, and goes at the next start */
+    struct fr_err ignored = {0}; /* what is left ends with .part and is removed at the next start */
     (void)!fr_dir_remove(durable->disk, part, &ignored);
     return status;
 }
@@ -385,7 +385,7 @@ static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *
     return status;
 }
 
-/* Until the state is made nobody else makes or opens one there. */
+/* Locks the directory, so that no other process makes or opens a state there meanwhile. */
 static enum fr_status lock_directory(const char *dir, int *lock, struct fr_err *err)
 {
     char path[PATH_MAX];

@@ -1,6 +1,7 @@
-/* The folder of a state's savepoints: names, requests and their answers.
+/* The folder of a state's savepoints: names, requests and answers.
  *
- * Thread: any; requests are answered by the fold thread alone. It takes no savepoint. */
+ * Thread: any, except that only the fold thread answers requests. savepoint.c makes the
+ * savepoints. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ enum fr_status fr_savepoint_ask(const char *dir, const char *name, struct fr_err
     if (status == FR_OK)
         status = file_of(dir, name, failed_end, failed, err);
     if (status == FR_OK)
-        (void)unlink(failed); /* the answer to an earlier request of that name */
+        (void)unlink(failed); /* the answer to an earlier request of the same name */
     char folder[PATH_MAX];
     int length = snprintf(folder, sizeof(folder), "%s/savepoints", dir);
     FR_CHECK(status != FR_OK || (length > 0 && (size_t)length < sizeof(folder)));
@@ -91,8 +92,8 @@ enum fr_status fr_savepoint_answer(const char *dir, const char *name, const char
     return status;
 }
 
-/* The next entry that is a name followed by `end`; its name's length, 0 at the end of the
- * folder. */
+/* Finds the next entry whose name consists of a valid name and `end`. Returns the length of the
+ * name; 0 at the end of the folder. */
 static size_t next_entry(DIR *folder, const char *end, char name[FR_SAVEPOINT_NAME_MAX])
 {
     const struct dirent *entry;

@@ -1,8 +1,8 @@
 /* See section_set.h.
  *
- * A section that an epoch does not hold keeps its value: fold and recovery see several epochs and
- * want the last word on each name. The set is an ordered array: names come in order from every
- * epoch, and after the first epoch there is nothing to insert.
+ * A section that an epoch does not hold keeps its value, so fold and recovery need the newest value
+ * of each name over several epochs. The set is an ordered array: every epoch gives its names in
+ * order, and after the first epoch there are few new names to insert.
  *
  * Owner: one walk or one fold. */
 #include "section_set.h"
@@ -14,13 +14,13 @@
 
 enum { FIRST_VALUES = 64 };
 
-/* Place of name, or where it belongs. */
+/* The place of the name, or where it would be inserted. */
 static size_t place_of(const struct fr_section_set *set, const char *name, bool *found)
 {
     size_t begin = 0, end = set->n;
     *found = false;
     if (set->n > 0 && strcmp(set->values[set->n - 1].name, name) < 0)
-        return set->n; /* the usual case while the set is filled */
+        return set->n; /* the usual case while the set is being filled */
     while (begin < end && !*found) {
         size_t middle = begin + (end - begin) / 2;
         int order = strcmp(set->values[middle].name, name);

@@ -1,13 +1,13 @@
-/* The two sections that more than one module reads: "announce" (what the commit record of the delta
- * says) and "dense" (scoring parameters).
+/* The two sections that several modules read: "announce" (the content of the delta's commit record)
+ * and "dense" (scoring parameters).
  *
- * Both are little-endian records without padding (docs/formats/state.md). Undefined AUC is one
- * fixed NaN pattern, so that bytes depend on values only.
+ * Both are little-endian records without padding (docs/formats/state.md). An undefined AUC is one
+ * fixed NaN pattern, so that the bytes depend on values only.
  *
- * Invariants: what the encoder takes comes from our own code (FR_CHECK); what the parser takes
- * comes from a disk (FR_E_CORRUPT), every length is compared with the bytes that remain.
+ * Invariants: the input of an encoder comes from our own code (FR_CHECK). The input of a parser
+ * comes from a disk (FR_E_CORRUPT), so every length is compared with the bytes that remain.
  *
- * Thread: any. It does not interpret names. */
+ * Thread: any. The meaning of names is left to their owners. */
 #include "durable/epoch.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ static void put_text(struct fr_buffer *out, const char *text, size_t capacity)
     fr_buffer_append(out, text, length);
 }
 
-/* Fills text (zeros behind it); marks the reader failed when it is empty, too long or holds a zero
- * byte. */
+/* Reads a text and fills the rest of the array with zeros. Marks the reader as failed if the text
+ * is empty, too long or contains a zero byte. */
 static void take_text(struct fr_reader *reader, char *text, size_t capacity)
 {
     size_t length = fr_take_u8(reader);
@@ -177,7 +177,8 @@ enum fr_status fr_dense_parse(const char *section, const uint8_t *bytes, size_t 
     view.n_values = (uint64_t)view.shape[0] * view.shape[1];
     if (reader.failed || view.n_values > (size_t)(reader.end - reader.at) / sizeof(float))
         return FR_E_CORRUPT;
-    /* The type says float for its readers' sake; the address may be odd, hence memcpy only. */
+    /* The type is float for the convenience of readers; the address may be odd, so values are read
+     * with memcpy only. */
     const void *values = fr_take(&reader, (size_t)view.n_values * sizeof(float));
     if (reader.at != reader.end)
         return FR_E_CORRUPT;

@@ -1,6 +1,6 @@
-/* See sorted_block.h, and sorted_file.c for the format.
+/* See sorted_block.h; sorted_file.c describes the format.
  *
- * Invariants: nothing outside the block is touched whatever it says.
+ * Invariants: whatever the block contains, no byte outside it is accessed.
  *
  * Thread: any. */
 #define _GNU_SOURCE /* preadv2 */
@@ -44,7 +44,7 @@ bool fr_sorted_load(int fd, struct sorted_handle at, int flags, struct fr_buffer
     return n == (ssize_t)whole;
 }
 
-/* The kind of compression is in the sum: by a factor, and so not at all where it is 0. */
+/* The kind of compression enters the checksum as a factor, so 0 has no effect. */
 uint32_t fr_sorted_checksum(const uint8_t *block, size_t size)
 {
     _Static_assert(SORTED_COMPRESSION_NONE == 0, "as above");
@@ -63,7 +63,7 @@ bool fr_sorted_begin_entries(const uint8_t *block, size_t size, bool is_index, s
     if (size < 4)
         return false;
     uint64_t restarts = fr_load_u32(block + size - 4);
-    if (4 * restarts + 4 > size) /* the top bit says that a hash index is there */
+    if (4 * restarts + 4 > size) /* the top bit marks a hash index, which is refused here */
         return false;
     out->left = (struct sorted_span){block, block + size - 4 - 4 * restarts};
     out->is_index = is_index;

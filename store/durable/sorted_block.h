@@ -1,5 +1,5 @@
-/* Blocks of RocksDB's sorted files and the entries in them. Module-internal; sorted_file.c has the
- * format. */
+/* Blocks of RocksDB's sorted files, and the entries in them. Module-internal. sorted_file.c
+ * describes the format. */
 #ifndef FR_DURABLE_SORTED_BLOCK_H
 #define FR_DURABLE_SORTED_BLOCK_H
 
@@ -13,12 +13,13 @@
 enum {
     SORTED_FOOTER = 53,
     SORTED_FORMAT_VERSION = 5,
-    SORTED_BLOCK_BYTES = 1 << 10, /* of data; cold_tuning.c says why */
-    SORTED_RESTART_EVERY = 16,    /* entries, also of an index, from one whole key to the next */
+    SORTED_BLOCK_BYTES = 1 << 10, /* bytes of a data block; cold_tuning.c has the reason */
+    /* entries from one complete key to the next, in data and index blocks */
+    SORTED_RESTART_EVERY = 16,
     SORTED_CHECKSUM_XXH3 = 4,
     SORTED_COMPRESSION_NONE = 0,
-    SORTED_TRAILER = 5,  /* of a block: its compression, its checksum */
-    SORTED_SEQUENCE = 8, /* behind a key: kind, sequence number */
+    SORTED_TRAILER = 5,  /* bytes after a block: kind of compression, checksum */
+    SORTED_SEQUENCE = 8, /* bytes after a key: kind, sequence number */
     SORTED_KIND_DELETED = 0,
     SORTED_KIND_PUT = 1,
     SORTED_KEY_MAX = 4 + FR_SECTION_NAME_MAX + SORTED_SEQUENCE,
@@ -31,29 +32,30 @@ struct sorted_span {
 bool fr_sorted_take_varint(struct sorted_span *span, uint64_t *out);
 
 struct sorted_handle {
-    uint64_t offset, size; /* without the trailer */
+    uint64_t offset, size; /* size without the trailer */
 };
 bool fr_sorted_take_handle(struct sorted_span *span, struct sorted_handle *out);
 
-/* Reads a block; `bytes` has its size, and the trailer behind that. flags: of preadv2. false: errno
- * EAGAIN where it would have to wait. */
+/* Reads a block; `bytes` gets the block's size, and the trailer follows in memory. flags: those of
+ * preadv2. false with errno EAGAIN: the read would have to wait. */
 bool fr_sorted_load(int fd, struct sorted_handle at, int flags, struct fr_buffer *bytes);
-/* Of a block that is not compressed. */
+/* The checksum of an uncompressed block. */
 uint32_t fr_sorted_checksum(const uint8_t *block, size_t size);
-/* Whether the trailer behind the block is that of its bytes, as they are (not compressed). */
+/* Whether the trailer that follows the block has the checksum of its bytes and marks it as
+ * uncompressed. */
 bool fr_sorted_is_whole(const uint8_t *block, size_t size);
 
 struct sorted_entries {
     struct sorted_span left;
-    bool is_index; /* values are handles, without a size */
-    bool odd;      /* it ended at what is no entry */
+    bool is_index; /* values are handles and have no size */
+    bool odd;      /* the block ended at bytes that are not an entry */
     uint8_t key[SORTED_KEY_MAX];
     size_t key_size;
     struct sorted_span value;
-    struct sorted_handle handle; /* of an index */
+    struct sorted_handle handle; /* value of an index entry */
 };
 bool fr_sorted_begin_entries(const uint8_t *block, size_t size, bool is_index, struct sorted_entries *out);
-/* false: there is no more, or the block is odd. */
+/* Moves to the next entry. false: there is none, or the block is odd. */
 bool fr_sorted_next_entry(struct sorted_entries *entries);
 
 #endif

@@ -1,22 +1,24 @@
 /* See sorted_file.h.
  *
- * The format (RocksDB, "BlockBasedTable format"): data blocks from offset 0 on, one behind the
- * other; then filter, index, properties, the metaindex, which names these, and 53 bytes of footer.
- * A block is entries of (shared, not shared, size of the value; all varints), rest of the key and
- * value, then offsets at which keys stand whole, then their number; behind it one byte of
- * compression and its checksum. An entry of an index is a key that is not less than the last of its
- * block and less than all behind it, shortened, and the block's handle, of which only the change of
- * its size is said behind the first of each run. Keys of the data blocks are followed by a sequence
- * number and a kind (8 bytes). The filter is sorted_filter.c's.
+ * The format (RocksDB, "BlockBasedTable format"): data blocks one after the other from offset 0 on;
+ * then filter, index, properties, the metaindex, which has the places of these, and a footer of 53
+ * bytes. A block has entries, then the offsets of entries with a complete key, then their number;
+ * the trailer that follows has one byte for the kind of compression and the checksum. An entry is
+ * (shared bytes, other bytes, size of the value; all varints), then the rest of the key and the
+ * value. An entry of an index has a shortened key, not less than the last key of its block and less
+ * than all keys after it, and the block's handle; after the first entry of each run only the change
+ * of the block's size is stored. Keys in data blocks are followed by a sequence number and a kind
+ * (8 bytes). sorted_filter.c describes the filter.
  *
- * Keys are hashes, so a block is found by interpolation and then by halving. Only the upper half
- * of a separator's hash is kept: where it equals the key's, the next block may be meant, too.
+ * Keys are hashes, so a block is found by interpolation and then by bisection. Only the upper half
+ * of a separator's hash is kept. If it equals that of the key, the key may also be in the next
+ * block.
  *
- * Invariants: nothing from the file is used before its block's checksum is compared, and nothing
- * outside the block is touched whatever it says. A file that lost a key by a misread filter would
- * lose rows: open looks its first and its last row up.
+ * Invariants: nothing from a block is used before its checksum is compared, and whatever it
+ * contains, no byte outside it is accessed. If the filter were misread, rows would be lost, so open
+ * looks up the file's first and last row.
  *
- * It does not order files, cache blocks or read ranges. */
+ * Order of files, caching and ranges belong to other files. */
 #define _GNU_SOURCE /* preadv2 */
 #include "sorted_file.h"
 
@@ -37,13 +39,13 @@
 enum {
     FOOTER_VERSION_AT = 41,
     INDEX_WHOLE = 0,
-    META_MAX = 64 << 20, /* bytes of an index or filter of a file that is at most 4 GiB */
+    META_MAX = 64 << 20, /* largest index or filter, in bytes, of a file of at most 4 GiB */
     BLOCKS_MIN = 64,
     GALLOP = 8,
     HUGE_PAGE = 2 << 20,
 };
 
-/* Blocks whose separators are of one table: [begin, end). */
+/* The blocks whose separators belong to one table: [begin, end). */
 struct sorted_table {
     uint32_t table, begin, end;
 };
@@ -60,8 +62,8 @@ struct opening {
     uint64_t file_size;
     struct sorted_handle metaindex, index, filter, properties;
     uint64_t index_kind, user_keys, delta, data_size;
-    uint32_t capacity; /* blocks */
-    bool ended;        /* a block that ends behind all images */
+    uint32_t capacity; /* in blocks */
+    bool ended;        /* a block was added whose separator is after all images */
     struct fr_buffer scratch;
 };
 
@@ -126,7 +128,8 @@ static bool take_property(struct opening *opening, struct sorted_entries *entrie
     return true;
 }
 
-/* An ingest writes the file's sequence number over eight zero bytes and leaves the checksum. */
+/* An ingest overwrites eight zero bytes with the file's sequence number and leaves the checksum as
+ * it was, so the number is zeroed before the checksum is compared. */
 static bool read_properties(struct opening *opening)
 {
     struct sorted_entries entries;
@@ -146,16 +149,17 @@ static bool read_properties(struct opening *opening)
            opening->index_kind == INDEX_WHOLE;
 }
 
-/* A key's lines lie anywhere in the filters of a dozen files: most of their cost is a page table's
- * if they are not in huge pages, which small ones would leave half empty. */
+/* The lines of a key are anywhere in the filters of a dozen files. Without huge pages most of their
+ * cost would be page table walks; small filters would leave huge pages half empty. */
 static struct fr_buffer filter_memory(size_t size)
 {
     size_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     if (whole - size > whole / 4)
         return (struct fr_buffer){.data = fr_realloc(NULL, size, 1), .capacity = size};
     void *memory = aligned_alloc(HUGE_PAGE, whole);
-    FR_CHECK(memory != NULL);                    /* memory refused: crash-only, as in fr_alloc */
-    (void)madvise(memory, whole, MADV_HUGEPAGE); /* a refusal costs speed only */
+    /* refused memory ends the process, as in fr_alloc */
+    FR_CHECK(memory != NULL);
+    (void)madvise(memory, whole, MADV_HUGEPAGE); /* a refusal only costs speed */
     return (struct fr_buffer){.data = memory, .capacity = whole};
 }
 
@@ -167,8 +171,8 @@ static bool read_filter(struct opening *opening)
            fr_sorted_filter_take(file->filter.data, file->filter.size, &file->lines);
 }
 
-/* A key as a table and a hash that it is not less than: a shortened one is less than all that it
- * begins. false: it is behind all images. */
+/* Converts a separator to a table and a hash that the separator is not less than. A shortened key
+ * is less than all keys that begin with it. false: the separator is after all images. */
 static bool separator_of(const uint8_t *key, size_t size, uint32_t *table, uint64_t *hash)
 {
     uint8_t whole[COLD_KEY_SIZE] = {0};
@@ -218,7 +222,7 @@ static bool add_block(struct opening *opening, const struct sorted_entries *inde
     return true;
 }
 
-/* Blocks behind the one in which images end are of no use. */
+/* Reads the index up to the block in which images end; later blocks are not needed. */
 static bool read_index(struct opening *opening)
 {
     struct sorted_entries entries;
@@ -231,7 +235,7 @@ static bool read_index(struct opening *opening)
     return !entries.odd;
 }
 
-/* What was made room for and is not used goes back. */
+/* Frees the memory that was reserved and is not used. */
 static void trim(struct fr_sorted_file *file)
 {
     file->separators = fr_realloc(file->separators, file->n_blocks, sizeof(*file->separators));
@@ -247,7 +251,7 @@ static bool finds(const struct fr_sorted_file *file, const uint8_t *key, struct 
     return answer == FR_SORTED_VALUE || answer == FR_SORTED_DELETED;
 }
 
-/* Looks up the rows of the first block and of the last one. */
+/* Looks up rows of the first and the last block, to check that the file was understood. */
 static bool is_understood(struct opening *opening)
 {
     const struct fr_sorted_file *file = opening->file;
@@ -302,7 +306,7 @@ struct fr_sorted_file *fr_sorted_open(const char *path, uint64_t number)
 
 void fr_sorted_rest(struct fr_sorted_file *file)
 {
-    (void)close(file->fd); /* nothing was written */
+    (void)close(file->fd); /* nothing was written, so an error loses nothing */
     file->fd = -1;
 }
 
@@ -322,7 +326,7 @@ void fr_sorted_close(struct fr_sorted_file *file)
     if (!file)
         return;
     if (file->fd >= 0)
-        (void)close(file->fd); /* nothing was written */
+        (void)close(file->fd); /* nothing was written, so an error loses nothing */
     free(file->path);
     fr_buffer_release(&file->filter);
     free(file->separators);
@@ -367,7 +371,7 @@ static uint32_t first_from(const uint32_t *separators, uint32_t begin, uint32_t 
         end = at;
         begin = at >= begin + step ? at - step : begin;
     }
-    while (begin < end) { /* the answer is in [begin, end] */
+    while (begin < end) { /* invariant: the answer is in [begin, end] */
         uint32_t middle = begin + (end - begin) / 2;
         if (separators[middle] < upper)
             begin = middle + 1;
@@ -394,7 +398,7 @@ void fr_sorted_will_read(const struct fr_sorted_file *file, uint32_t block)
                             POSIX_FADV_WILLNEED);
 }
 
-/* The key in one block; *more: all its keys are less. */
+/* Searches for the key in one block; *more is set if all keys of the block are less. */
 static enum fr_sorted_answer find_in(const uint8_t *key, struct fr_sorted_value *out, bool *more)
 {
     struct sorted_entries entries;
@@ -420,7 +424,7 @@ static enum fr_sorted_answer find_in(const uint8_t *key, struct fr_sorted_value 
     return entries.odd ? FR_SORTED_ODD : FR_SORTED_NONE;
 }
 
-/* Not every file system can say that it would have to wait. */
+/* Reads a block. Not every file system supports reads that return instead of waiting. */
 static bool read_data(const struct fr_sorted_file *file, uint32_t block, bool wait, struct fr_buffer *bytes)
 {
     struct sorted_handle at = {file->offsets[block], file->offsets[block + 1] - file->offsets[block] - SORTED_TRAILER};

@@ -1,10 +1,10 @@
-/* A Bloom filter of 16 bits a key, of which a key's lie in one cache line (Putze, Sanders, Singler
- * 2007), in RocksDB's format (FastLocalBloom of 7.8).
+/* A Bloom filter of 16 bits a key, in which all bits of a key are in one cache line (Putze,
+ * Sanders, Singler 2007), in RocksDB's format (FastLocalBloom of 7.8).
  *
- * A key's hash is XXH3 of 64 bits as it was in 0.7.2, which RocksDB keeps because its files have
- * it. The lower half chooses the line, the upper one is multiplied for each bit. Keys come one by
- * one and their number is known at the end, so their hashes are kept. Lines lie anywhere and are
- * fetched ahead.
+ * The hash of a key is the 64-bit XXH3 of version 0.7.2, which RocksDB keeps because its files
+ * depend on it. The lower half chooses the line; the upper half is multiplied for each bit. Keys
+ * come one by one, and their number is known only at the end, so their hashes are kept. Lines are
+ * scattered in memory and are prefetched.
  *
  * Owner: the fold thread. */
 #include "sorted_filter.h"
@@ -14,20 +14,20 @@
 #include "base/check.h"
 
 enum {
-    BITS_OF_KEY = 16,   /* cold_tuning.c says why */
-    PROBES = 9,         /* RocksDB's choice for so many bits */
-    TRAILER_PROBES = 2, /* their place in the trailer */
+    BITS_OF_KEY = 16,   /* cold_tuning.c has the reason */
+    PROBES = 9,         /* RocksDB's choice for this number of bits */
+    TRAILER_PROBES = 2, /* index of the number of probes in the trailer */
     FIRST_HASHES = 1 << 16,
     LINES_AHEAD = 16,
     KEY_MIN = 4,
     KEY_MAX = 240,
-    KEY_PAIRED_MAX = 128, /* longer ones go in steps of 16 bytes */
+    KEY_PAIRED_MAX = 128, /* longer keys are hashed in steps of 16 bytes */
     STEPS_FIRST = 8,
     STEPS_SECRET = 3,
     LAST_SECRET = 119,
     SECRET_BYTES = 136,
 };
-/* A marker, the kind of filter, probes, two bytes of later ones. */
+/* Marker, kind of filter, number of probes, two bytes reserved for later versions. */
 static const uint8_t trailer[] = {0xff, 0, PROBES, 0, 0};
 
 /* ---- the hash ---- */
@@ -132,7 +132,7 @@ bool fr_sorted_filter_take(const uint8_t *block, size_t size, struct fr_sorted_l
         return false;
     uint8_t probes = block[lines + TRAILER_PROBES], same[sizeof(trailer)];
     memcpy(same, trailer, sizeof(same));
-    same[TRAILER_PROBES] = probes; /* filters of fewer bits have fewer */
+    same[TRAILER_PROBES] = probes; /* filters with fewer bits have fewer probes */
     *out = (struct fr_sorted_lines){block, (uint32_t)(lines / SORTED_FILTER_LINE), probes};
     return probes > 0 && probes < 32 && memcmp(block + lines, same, sizeof(same)) == 0;
 }

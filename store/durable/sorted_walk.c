@@ -1,7 +1,7 @@
 /* Walks over a range of one sorted file (sorted_file.h).
  *
- * Blocks are read WINDOW_BLOCKS at a time, as long as the range's last block is not passed: a walk
- * of a slice reads little more than the slice.
+ * Blocks are read WINDOW_BLOCKS at a time, up to the last block of the range, so the walk of a
+ * slice reads little more than the slice.
  *
  * Thread: one for each walk. */
 #include <errno.h>
@@ -19,7 +19,7 @@ struct fr_sorted_walk {
     const struct fr_sorted_file *file;
     uint32_t table;
     uint64_t first, last;              /* hashes, both included */
-    uint32_t block, end;               /* the open block; behind the range's last */
+    uint32_t block, end;               /* the open block; the block after the range's last one */
     uint32_t window_begin, window_end; /* blocks in memory */
     struct fr_buffer window;
     struct sorted_entries entries; /* of the open block */
@@ -37,7 +37,8 @@ struct fr_sorted_walk *fr_sorted_walk_new(const struct fr_sorted_file *file, uin
     walk->last = last;
     walk->block = fr_sorted_block(file, &begin);
     walk->end = fr_sorted_block(file, &end);
-    /* where only the upper halves are compared, blocks behind may have keys of the range, too */
+    /* only the upper halves of hashes are compared, so later blocks may also have keys in the
+     * range */
     while (walk->end < file->n_blocks && file->separators[walk->end] == (uint32_t)(last >> 32))
         walk->end++;
     walk->end += walk->end < file->n_blocks;
@@ -52,7 +53,7 @@ void fr_sorted_walk_free(struct fr_sorted_walk *walk)
     free(walk);
 }
 
-/* Makes the bytes of the open block stand in the window. */
+/* Makes the bytes of the open block available in the window. */
 static bool fill_window(struct fr_sorted_walk *walk)
 {
     const uint32_t *offsets = walk->file->offsets;
@@ -80,14 +81,14 @@ static bool open_block(struct fr_sorted_walk *walk)
     return fr_sorted_is_whole(block, size) && fr_sorted_begin_entries(block, size, false, &walk->entries);
 }
 
-/* Whether the entry is of the range: -1 before it, 1 behind it. */
+/* The entry's place: 0 in the range, -1 before it, 1 after it. */
 static int place_of(const struct fr_sorted_walk *walk, uint64_t *hash)
 {
     const struct sorted_entries *entries = &walk->entries;
     size_t size = entries->key_size - SORTED_SEQUENCE;
     uint32_t table = size >= 4 ? (uint32_t)cold_take_be(entries->key, 4) : 0;
     if (size != COLD_KEY_SIZE || table > walk->table)
-        return 1; /* keys that are no images' are behind all images */
+        return 1; /* keys that are not of images come after all images */
     *hash = cold_take_be(entries->key + 4, 8);
     if (table < walk->table || *hash < walk->first)
         return -1;

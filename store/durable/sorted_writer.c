@@ -1,22 +1,24 @@
-/* A sorted file of a fold, written in RocksDB's format (block-based table, version 5, as its
- * SstFileWriter writes it by the options of cold_tuning.c, in 7.8 as in 9.10).
+/* Writes a sorted file of a fold in RocksDB's format: block-based table, version 5, as
+ * SstFileWriter writes it with the options of cold_tuning.c, in 7.8 and in 9.10.
  *
- * RocksDB's own writer took 150 ns for a row: most of that were copies of keys, collectors of
- * properties and small allocations (`freshet-bench epochs`). And it asks the system to drop the
- * pages that it wrote, though a fold has just what left memory or is about to. Here an entry goes
- * to its place once.
+ * RocksDB's own writer took 150 ns for a row, mostly for copies of keys, collectors of properties
+ * and small allocations (`freshet-bench epochs`). It also asks the system to drop the pages that it
+ * wrote, although a fold has just the rows that left memory or are about to. Here, each entry is
+ * written once, to its final place.
  *
- * The layout: data blocks (entries, of whose key only what differs from the one before stands
- * there, but all of it at every 16th; then the offsets of those), the Bloom filter, the index (a
- * block like those, of the shortest keys between two blocks; where a key stands whole, so does its
- * block's offset, else only by how much the size differs), properties, where filter and properties
- * lie, and a footer. Behind each block are its kind of compression (none) and a sum of itself.
- * Behind a key stand a sequence number, 0 until the ingest gives one to the whole file, and whether
- * it was put or deleted.
+ * The layout: data blocks, the Bloom filter, the index, properties, the metaindex and a footer. A
+ * data block has entries, then the offsets of every 16th entry. An entry stores only the part of
+ * its key that differs from the key before; every 16th entry stores the complete key. The index is
+ * a block of the same form; its keys are the shortest ones between two blocks. With a complete key
+ * the index stores the block's offset, otherwise only the change of the block's size. After each
+ * block come its kind of compression (none) and its checksum. After each key come a sequence
+ * number, which is 0 until the ingest gives one to the whole file, and whether the key was put or
+ * deleted.
  *
- * Invariants: data blocks, filter and index are to the byte what SstFileWriter writes (unit test).
+ * Invariants: data blocks, filter and index are, byte for byte, what SstFileWriter writes (unit
+ * test).
  *
- * Owner: the fold thread. It does not compress, sync, or check that keys ascend. */
+ * Owner: the fold thread. Nothing is compressed or synced, and the order of keys is not checked. */
 #define _GNU_SOURCE
 #include "sorted_writer.h"
 
@@ -41,12 +43,13 @@ enum {
     FOOTER_HANDLES = 40,
     VARINT_MAX = 10,
     WORD = sizeof(uint64_t),
-    KEY_ROOM = FR_SORTED_WRITER_KEY_MAX + SORTED_SEQUENCE + WORD, /* compared and copied by words */
+    /* keys are compared and copied by words */
+    KEY_ROOM = FR_SORTED_WRITER_KEY_MAX + SORTED_SEQUENCE + WORD,
     WRITE_BYTES = 256 << 10,
     SESSION_DIGITS = 20,
 };
 
-/* Of an entry, with its trailer. */
+/* The complete key of an entry, with its trailer. */
 struct whole_key {
     uint8_t bytes[KEY_ROOM];
     size_t size;
@@ -55,24 +58,24 @@ struct whole_key {
 struct restarts {
     uint32_t *offsets;
     size_t n, capacity;
-    unsigned since; /* entries since the last */
+    unsigned since; /* entries since the last restart */
 };
 
 struct fr_sorted_writer {
     char *path;
     int fd;
-    uint64_t offset; /* of the file: where `out` begins */
+    uint64_t offset; /* file offset at which `out` begins */
     struct fr_direct direct;
-    struct fr_buffer out; /* written at block's ends */
-    size_t block_begin;   /* in out; the open block */
+    struct fr_buffer out; /* written whenever a block ends */
+    size_t block_begin;   /* offset of the open block in `out` */
     struct restarts restarts;
-    struct whole_key keys[2], *last; /* of the newest entry and of the one that comes */
-    struct sorted_handle closed;     /* the newest closed block */
+    struct whole_key keys[2], *last; /* the newest entry's key, and memory for the next one */
+    struct sorted_handle closed;     /* the last closed block */
     struct fr_buffer index;
     struct restarts index_restarts;
     uint8_t index_last[KEY_ROOM];
     size_t index_last_size;
-    uint64_t index_size_before; /* the block's size in the index's newest entry */
+    uint64_t index_size_before; /* the size of the block in the index's newest entry */
     struct fr_sorted_filter filter;
     uint64_t n_blocks, n_keys, n_deleted, key_bytes, value_bytes;
 };
@@ -104,7 +107,8 @@ static void put_handle(struct fr_buffer *to, struct sorted_handle handle)
     put_varint(to, handle.size);
 }
 
-/* How many bytes at their beginning are the same. Both have room for a word behind them. */
+/* Number of equal bytes at the beginning of both. Both must have room for a word after their
+ * end. */
 static size_t shared_bytes(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 {
     size_t most = a_size < b_size ? a_size : b_size, at = 0;
@@ -119,7 +123,8 @@ static size_t shared_bytes(const uint8_t *a, size_t a_size, const uint8_t *b, si
     return at < most ? at : most;
 }
 
-/* Of a few bytes, without a call or a string instruction. Both have room for a word behind them. */
+/* Copies a few bytes without a call or a string instruction. Both must have room for a word after
+ * their end. */
 static void copy_words(uint8_t *to, const uint8_t *from, size_t size)
 {
     for (size_t at = 0; at < size; at += WORD)
@@ -143,7 +148,7 @@ static size_t restart_bytes(const struct restarts *restarts)
     return (restarts->n + 1) * sizeof(uint32_t);
 }
 
-/* Ends the entries of a block. */
+/* Ends a block by writing its restarts. */
 static void put_restarts(struct fr_buffer *to, struct restarts *restarts)
 {
     fr_buffer_append(to, restarts->offsets, restarts->n * sizeof(*restarts->offsets));
@@ -156,8 +161,8 @@ static enum fr_status write_out(struct fr_sorted_writer *sst, struct fr_err *err
     enum fr_status status = fr_direct_put(&sst->direct, sst->out.data, sst->out.size, err);
     if (status != FR_OK)
         return status;
-    /* what goes through the cache reaches the disk evenly, not at the end; the sync says whether it
-     * did */
+    /* what goes through the cache then reaches the disk evenly instead of at the end; the sync
+     * reports errors */
     if (sst->direct.fd < 0)
         (void)sync_file_range(sst->fd, (off_t)sst->offset, (off_t)sst->out.size, SYNC_FILE_RANGE_WRITE);
     sst->offset += sst->out.size;
@@ -165,7 +170,7 @@ static enum fr_status write_out(struct fr_sorted_writer *sst, struct fr_err *err
     return FR_OK;
 }
 
-/* Ends the block from `begin` of out on with its trailer. */
+/* Ends the block that begins at `begin` in out with its trailer. */
 static struct sorted_handle seal(struct fr_sorted_writer *sst, size_t begin)
 {
     struct sorted_handle handle = {sst->offset + begin, sst->out.size - begin};
@@ -177,7 +182,8 @@ static struct sorted_handle seal(struct fr_sorted_writer *sst, size_t begin)
 
 /* ---- index ---- */
 
-/* A key not before `key` and before `next`, as short as may be; writes over key. */
+/* Shortens `key` to the shortest key that is not less than it and less than `next`. Returns the new
+ * size. */
 static size_t between(uint8_t *key, size_t size, const uint8_t *next, size_t next_size)
 {
     size_t at = shared_bytes(key, size, next, next_size);
@@ -195,7 +201,8 @@ static size_t between(uint8_t *key, size_t size, const uint8_t *next, size_t nex
     return size;
 }
 
-/* Enters the closed block, whose last key is sst->last; next NULL: it is the last block. */
+/* Adds the closed block, whose last key is sst->last, to the index. next NULL: it is the last
+ * block. */
 static void enter_closed(struct fr_sorted_writer *sst, const uint8_t *next, size_t next_size)
 {
     uint8_t key[KEY_ROOM] = {0};
@@ -320,7 +327,7 @@ static void put_text(struct fr_buffer *to, const char *name, const char *text)
     put_entry(to, name, text, strlen(text));
 }
 
-/* RocksDB gives a file a name of its own by this. */
+/* RocksDB makes a unique name of the file from this session id. */
 static void make_session(char out[SESSION_DIGITS + 1])
 {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -333,8 +340,8 @@ static void make_session(char out[SESSION_DIGITS + 1])
     out[SESSION_DIGITS] = '\0';
 }
 
-/* What RocksDB asks of a file that comes from outside, and counts compactions by; in order of their
- * names. */
+/* The properties that RocksDB requires of an ingested file and uses to schedule compactions, in the
+ * order of their names. */
 static struct sorted_handle put_properties(struct fr_sorted_writer *sst, uint64_t filter_size, uint64_t index_size,
                                            uint64_t data_size)
 {
@@ -447,7 +454,7 @@ void fr_sorted_writer_free(struct fr_sorted_writer *sst)
     if (!sst)
         return;
     fr_direct_release(&sst->direct);
-    (void)close(sst->fd); /* the ingest syncs what it takes */
+    (void)close(sst->fd); /* the ingest syncs the file */
     fr_sorted_filter_release(&sst->filter);
     fr_buffer_release(&sst->out);
     fr_buffer_release(&sst->index);

@@ -1,17 +1,18 @@
-/* The staging area of a cut: images and sections that the owner loop copies at a batch boundary and
+/* The staging area of a cut: images and sections that the owner loop copies between batches and
  * hands to the durable thread.
  *
- * The cut knows the order of its images and writes them where the epoch has them, so that they are
+ * The cut knows the order of its images and writes them where the epoch has them, so they are
  * copied once between the rows and the journal. Loose images (blocks of sketches, tests) come in
- * any order and are put behind by the encoder. Memory is kept between epochs (record, arena blocks,
- * the image array, section buffers): a steady workload allocates nothing after its largest epoch.
- * Small loose images share pieces of the arena, else each would cost a multiple of 64 bytes.
+ * any order; the encoder sorts them and places them after the others. Memory is kept between epochs
+ * (record, arena blocks, the image array, section buffers), so a steady workload allocates nothing
+ * after its largest epoch. Small loose images share blocks of the arena, because each allocation
+ * takes a multiple of 64 bytes.
  *
- * Invariants: image_bytes is the sum of the sizes; names and kinds are checked when staged, since
- * they come from our own code.
+ * Invariants: image_bytes is the sum of the sizes. Names and kinds are checked (FR_CHECK) when they
+ * are staged, because they come from our own code.
  *
- * Owner: whoever holds the stage (owner loop, then durable thread). It does not sort or find double
- * keys (the encoder does). */
+ * Owner: the thread that has the stage (owner loop, then durable thread). The encoder sorts, and
+ * detects keys that were staged twice. */
 #include "epoch_layout.h"
 
 #include <stdlib.h>
@@ -84,7 +85,7 @@ void fr_stage_touch(struct fr_stage *stage, size_t bytes)
     enum { PAGE = 4096 };
     uint8_t *room = fr_stage_reserve(stage, bytes);
     for (size_t at = 0; at < bytes; at += PAGE)
-        room[at] = 0; /* a write brings it */
+        room[at] = 0; /* the write makes the system provide the page */
 }
 
 void fr_stage_ordered(struct fr_stage *stage, size_t n, size_t bytes, uint32_t last_table)

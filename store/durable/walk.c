@@ -1,19 +1,19 @@
-/* Recovery walks sections, then the cold store, then the unfolded epochs on top.
+/* Recovery: visits the sections, then the cold store, then the unfolded epochs.
  *
- * Images are absolute, so ascending order is enough: the visitor lets a later image replace an
- * earlier one. Of every section the newest value is handed over, once, before all images: who
- * reads them knows how many rows to make room for, or that it wants none now.
+ * Images are absolute, so visiting epochs in ascending order is enough: the visitor lets a later
+ * image replace an earlier one. The newest value of each section is visited once, before all
+ * images, so that the visitor knows how many rows to make room for, or can decline the cold store's
+ * images.
  *
- * Work is split by shards, the top 4 bits of the hash: a lane takes every threads-th shard of
- * each table, first from the cold store, where a shard is a range of keys, then from the epochs,
- * which all lanes pass through together (an image's hash says whose it is). Epochs are loaded
- * side by side too, as many as fit into EPOCHS_BYTES; each passes its CRC and its structure
- * again, since hours may lie between the scan at open and this walk of a tool; the digest was
- * compared at open.
+ * Work is divided by shards, the top 4 bits of the hash. Each lane has every threads-th shard of
+ * each table: first in the cold store, where a shard is a range of keys, then in the epochs, which
+ * all lanes read in full (the hash of an image gives its lane). Several epochs are loaded at the
+ * same time, as many as fit into EPOCHS_BYTES. Each is checked again, CRC and structure, because a
+ * tool may walk hours after it opened; the digest was compared at open.
  *
- * Thread: the caller's and its pool's, before the first append and fold of this object (or on a
- * read-only object). The mutex guards the first error and the order of progress reports. It does
- * not write. */
+ * Thread: the caller's and those of a pool, before the first append and fold of this object, or on
+ * a read-only object. The mutex guards the first error and the order of progress reports. Nothing
+ * is written. */
 #include "durable_internal.h"
 #include "epoch_layout.h"
 #include "section_set.h"
@@ -38,29 +38,29 @@ struct walk {
     const struct fr_restore_visitor *visitor;
     struct fr_pool *pool;
     size_t threads;
-    uint64_t folded, newest; /* epochs */
+    uint64_t folded, newest; /* epoch numbers */
     struct fr_section_set sections;
-    uint64_t section_epoch; /* whose sections are looked at */
-    uint32_t *tables;       /* of the cold store */
+    uint64_t section_epoch; /* the epoch whose sections are being visited */
+    uint32_t *tables;       /* tables that the cold store has images of */
     size_t n_tables;
-    struct loaded *loaded; /* epochs at hand */
+    struct loaded *loaded; /* epochs that are loaded */
     size_t n_loaded;
 
     _Atomic uint64_t done_bytes;
     uint64_t total_bytes;
-    atomic_bool ended; /* an error: every lane stops */
+    atomic_bool ended; /* an error happened: every lane stops */
     pthread_mutex_t mutex;
     uint64_t told_bytes;
     enum fr_status status; /* the first error */
-    struct fr_err err;     /* its text; status FR_OK when it is the visitor's */
+    struct fr_err err;     /* its text; status FR_OK if the error is the visitor's */
 };
 
-/* A lane's place in the cold store or in an epoch. */
+/* A lane's position in the cold store or in an epoch. */
 struct lane {
     struct walk *walk;
     size_t thread;
     uint64_t images;
-    uint64_t bytes, told; /* of this range, and of it reported */
+    uint64_t bytes, told; /* bytes of this range; how many of them were reported */
 };
 
 /* ---- ends and progress ---- */
@@ -88,7 +88,7 @@ static void report(struct walk *walk, uint64_t more)
     if (!walk->visitor->progress)
         return;
     pthread_mutex_lock(&walk->mutex);
-    if (done > walk->total_bytes) /* what RocksDB says of its size is near, not exact */
+    if (done > walk->total_bytes) /* the size that RocksDB reports is approximate */
         done = walk->total_bytes;
     if (done >= walk->told_bytes) {
         walk->told_bytes = done;
@@ -97,7 +97,7 @@ static void report(struct walk *walk, uint64_t more)
     pthread_mutex_unlock(&walk->mutex);
 }
 
-/* After every image: FR_E_CANCELLED when this lane must end. */
+/* Called after every image. FR_E_CANCELLED: this lane must stop. */
 static enum fr_status look_around(struct lane *lane, uint64_t bytes)
 {
     lane->bytes = bytes;
@@ -133,7 +133,8 @@ static enum fr_status walk_range(struct walk *walk, struct lane *lane, const str
     enum fr_status status = fr_cold_walk(walk->durable->cold, range, visit_cold, lane, &err);
     report(walk, lane->bytes - lane->told);
     if (status != FR_OK && err.status != FR_OK)
-        fail(walk, status, &err); /* else it is the visitor's, and known, or the end */
+        /* otherwise it is the end, or the visitor's error, which is recorded already */
+        fail(walk, status, &err);
     return status;
 }
 
@@ -192,7 +193,7 @@ static enum fr_status keep_section(void *self, const char *name, const uint8_t *
     return FR_OK;
 }
 
-/* Head and sections of an epoch make one without images. */
+/* Reads an epoch's head and sections and makes an epoch without images of them. */
 static enum fr_status load_sections(struct walk *walk, uint64_t number, struct fr_buffer *bytes, struct fr_err *err)
 {
     struct fr_durable *durable = walk->durable;
@@ -312,7 +313,7 @@ static void walk_epochs_lane(void *context, size_t index, size_t worker)
     }
 }
 
-/* Takes the next epochs that fit; their bytes. */
+/* Chooses the next epochs that fit. Returns their bytes. */
 static uint64_t choose_epochs(struct walk *walk, uint64_t first)
 {
     uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-/* A key image is what an epoch says about one key of one table. The store writes and restores
- * images; the publisher and tools read what is published of a row. They are little-endian, as the
+/* A key image: the content of an epoch for one key of one table. The store writes and restores
+ * images; publisher and tools read the published part of a row. Images are little-endian, as the
  * machine is. */
 #ifndef FR_DURABLE_IMAGE_H
 #define FR_DURABLE_IMAGE_H
@@ -10,40 +10,41 @@
 
 #include "vocabulary/removal.h"
 
-/* Table numbers above are the cold store's own (sections, sentinel). */
+/* Larger table numbers are reserved for the cold store itself (sections, sentinel). */
 enum { FR_IMAGE_TABLE_MAX = 0x7fffffff };
 
-/* Images of these tables are no keys' but blocks of counters of table - FR_BLOCK_TABLES, which only
- * the store reads. */
+/* Images of table FR_BLOCK_TABLES + t belong to no key: they are blocks of counters of table t,
+ * which only the store reads. */
 enum { FR_BLOCK_TABLES = 0x40000000 };
 
 enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2, FR_IMAGE_BLOCK = 3, FR_IMAGE_KINDS };
 struct fr_image {
     uint64_t key;
     uint32_t table;
-    uint32_t size;  /* of bytes; 0 when absent */
-    uint8_t kind;   /* enum fr_image_kind */
+    uint32_t size; /* number of bytes; 0 when absent */
+    uint8_t kind;  /* enum fr_image_kind */
     uint8_t reason; /* enum fr_absent_reason */
-    uint64_t epoch; /* read back: the one that holds it; 0: the cold store */
-    /* Borrowed. Of any alignment when it comes from an epoch or the cold store: read with
-     * memcpy. */
+    uint64_t epoch; /* when read back: the epoch that holds the image; 0: the cold store */
+    /* Borrowed. The bytes have any alignment when they come from an epoch or the cold store: read
+     * them with memcpy. */
     const uint8_t *bytes;
 };
 
-/* Aligned as the floats behind it are, so that rows of an odd number of them take no padding. */
+/* Alignment of a float, so that a row with an odd number of floats after this struct needs no
+ * padding. */
 #define FR_AS_FLOATS __attribute__((packed, aligned(4)))
 
-/* A row image: its head, then f32 row[row_floats], of which the first value_floats are published.
- * Counters that single samples add to must not stop at 2^24, as f32 would. */
+/* A row image: this head, then f32 row[row_floats], of which the first value_floats are published.
+ * Single samples add to the counters, so the counters must not stop at 2^24, as f32 would. */
 struct FR_AS_FLOATS fr_row_head {
     int64_t seen_ms;
     uint64_t show;
-    double click; /* labels may be fractions */
+    double click; /* a double, because labels may be fractions */
 };
 enum { FR_ROW_IMAGE_HEAD = sizeof(struct fr_row_head) };
 _Static_assert(sizeof(struct fr_row_head) == 24, "stored");
 
-/* A pending image: i64 seen_ms, u32 count. */
+/* A pending image: i64 seen_ms, then u32 count. */
 enum { FR_PENDING_IMAGE_SIZE = sizeof(int64_t) + sizeof(uint32_t) };
 static inline void fr_pending_store(uint8_t *to, int64_t seen_ms, uint32_t count)
 {

@@ -1,10 +1,11 @@
-/* Savepoints: a state as of its folded epoch, as a directory of its own.
+/* Savepoints: a copy of a state as of its folded epoch, as a directory of its own.
  *
- * A savepoint is a state directory without a journal: cold store, mark and small files. Sorted
- * files are links to those of the state where the file system is the same, so it is made in
- * milliseconds and takes room only as the two move apart. It appears under its name whole and
- * synced, or not at all; what a crash leaves ends with ".part", and is removed when the state is
- * opened by a writer. `freshet state` and `freshet dump` read it like any state.
+ * A savepoint is a state directory without a journal: cold store, mark and small files. On the same
+ * file system, its sorted files are links to those of the state, so a savepoint is made in
+ * milliseconds and takes disk space only as the state changes. It appears under its name complete
+ * and synced, or not at all. What a crash leaves has a name that ends with ".part" and is removed
+ * when a writer opens the state. `freshet state` and `freshet dump` read a savepoint like any
+ * state.
  *
  * A new state begins from a savepoint in a new timeline (docs/architecture.md, "Savepoint"), never
  * in place. */
@@ -19,65 +20,70 @@
 struct fr_savepoint {
     uint64_t timeline, epoch;
     struct fr_sha256 digest;
-    uint64_t bytes; /* of its files, linked ones too */
+    uint64_t bytes; /* of all its files, linked ones included */
 };
 
-/* Writes what is folded to `path`, which must not exist; its parent is made. Folding before is the
- * caller's. Thread: the fold thread. FR_E_STATE: nothing is folded yet; FR_E_EXISTS; FR_E_NO_SPACE,
- * FR_E_DENIED, FR_E_IO: no savepoint, and the state is as it was. */
+/* Writes the folded state to `path`, which must not exist; its parent directory is created. The
+ * caller folds first if the savepoint should have the newest epoch. Thread: the fold thread.
+ * FR_E_STATE: nothing has been folded yet. FR_E_EXISTS, FR_E_NO_SPACE, FR_E_DENIED, FR_E_IO. After
+ * an error there is no savepoint, and the state is unchanged. */
 enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path, struct fr_savepoint *out,
                                     struct fr_err *err) FR_MUST_CHECK;
 
-/* Looks at a savepoint's mark and cold store as open does. FR_E_NOT_FOUND: no state there;
- * FR_E_STATE: a state with a journal, which is no savepoint; FR_E_CORRUPT; FR_E_MISMATCH. */
+/* Checks a savepoint's mark and cold store as opening a state does. FR_E_NOT_FOUND: there is no
+ * state at `path`. FR_E_STATE: the state has a journal, so it is no savepoint. FR_E_CORRUPT.
+ * FR_E_MISMATCH. */
 enum fr_status fr_savepoint_look(const char *path, struct fr_savepoint *out, struct fr_err *err) FR_MUST_CHECK;
 
-/* What another model has of its own beside the savepoint's rows: the head of journal files, and
- * a small file, which take the place of the savepoint's. */
+/* For a new state whose model differs from the savepoint's: the head of journal files and the small
+ * file that replace those of the savepoint. */
 struct fr_savepoint_own {
     const void *head;
     size_t head_size;
-    const char *name; /* of the small file */
+    const char *name; /* name of the small file */
     const void *bytes;
     size_t size;
 };
 
-/* Makes the state directory `dir` from the savepoint at `path`: its epoch in timeline + 1, all
- * of it acknowledged. dir must be missing or without state (FR_E_EXISTS); what an interrupted
- * call left there is taken away first. disk NULL: the system's; own NULL: the same model. */
+/* Creates the state directory `dir` from the savepoint at `path`: the savepoint's epoch in timeline
+ * + 1, acknowledged. `dir` must be missing or contain no state (FR_E_EXISTS); what an interrupted
+ * call left there is removed first. disk NULL: the system's functions. own NULL: the model is the
+ * same. */
 enum fr_status fr_savepoint_restore(const char *path, const char *dir, const struct fr_disk *disk,
                                     const struct fr_savepoint_own *own, struct fr_savepoint *out,
                                     struct fr_err *err) FR_MUST_CHECK;
 
-/* Removes a savepoint: first it loses its name, so that no half of it is ever found under it. */
+/* Removes a savepoint. The savepoint is renamed first, so that its name never refers to half a
+ * savepoint. */
 enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- the folder of a state's savepoints ---- */
 
-/* state_dir/savepoints. Any process asks for one by a file NAME.request, which the daemon turns
- * into a savepoint NAME or a file NAME.failed that says why not. Names match [A-Za-z0-9_-]{1,64};
- * those the daemon gives by its own policy begin with "auto-". Functions take the state directory.
- * Any thread. */
+/* The folder is state_dir/savepoints. Any process requests a savepoint with a file NAME.request;
+ * the daemon answers with a savepoint NAME or with a file NAME.failed that contains the reason.
+ * Names match [A-Za-z0-9_-]{1,64}; savepoints that the daemon makes by its own schedule begin with
+ * "auto-". The functions take the state directory. Thread: any. */
 
 enum { FR_SAVEPOINT_NAME_MAX = 65 };
 
-/* FR_E_INVALID (name), FR_E_EXISTS, FR_E_LIMIT (path). */
+/* Requests a savepoint. FR_E_INVALID (name), FR_E_EXISTS, FR_E_LIMIT (path). */
 enum fr_status fr_savepoint_ask(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
-/* What became of it: FR_OK there is a savepoint; FR_AGAIN not yet; FR_E_STATE with the reason. */
+/* The result of a request. FR_OK: the savepoint is there. FR_AGAIN: not yet. FR_E_STATE: the
+ * request failed; err has the reason. */
 enum fr_status fr_savepoint_answered(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
-/* The first name that is asked for; false: none. */
+/* The first name that is requested; false: there is no request. */
 bool fr_savepoint_next_request(const char *dir, char name[FR_SAVEPOINT_NAME_MAX]);
-/* Ends a request; reason NULL: the savepoint is there. */
+/* Ends a request. reason NULL: the savepoint is there. */
 enum fr_status fr_savepoint_answer(const char *dir, const char *name, const char *reason,
                                    struct fr_err *err) FR_MUST_CHECK;
-/* FR_E_INVALID, FR_E_LIMIT. */
+/* Writes the path of the savepoint of this name. FR_E_INVALID, FR_E_LIMIT. */
 enum fr_status fr_savepoint_path(const char *dir, const char *name, char out[PATH_MAX],
                                  struct fr_err *err) FR_MUST_CHECK;
-/* Names of the savepoints that are whole, ascending; *out is released by free. */
+/* Names of the complete savepoints, ascending. The caller frees *out. */
 enum fr_status fr_savepoint_names(const char *dir, char (**out)[FR_SAVEPOINT_NAME_MAX], size_t *n,
                                   struct fr_err *err) FR_MUST_CHECK;
-/* Removes what a crash left of savepoints that were made or removed there. By whoever holds the
- * state, before it takes or removes one. */
+/* Removes what a crash left of savepoints that were being made or removed. The process that holds
+ * the state's lock calls this before it makes or removes a savepoint. */
 enum fr_status fr_savepoint_sweep(const struct fr_disk *disk, const char *dir, struct fr_err *err) FR_MUST_CHECK;
 
 #endif
