@@ -1,13 +1,13 @@
 /* Bump arena.
  *
- * Blocks in use are a list, newest first; only the first is bumped. Reset moves all blocks to the
- * spare list, from which the smallest that fits is taken again: a workload that repeats itself soon
- * finds a fixed set of blocks and asks the system for nothing more. A large request gets a block of
- * its own behind the first, so that it does not waste the first one's rest.
+ * The blocks in use form a list, newest first; only the first block is bumped. A reset moves all
+ * blocks to the spare list, from which the smallest block that fits is reused. So a repetitive
+ * workload soon has a fixed set of blocks and asks the system for nothing more. A large request
+ * gets its own block, inserted after the first, so that the rest of the first block is not wasted.
  *
  * Invariants: every pointer handed out is 64-byte aligned; used <= reserved.
  *
- * Owner: one thread. It does not zero memory, or give blocks back before release. */
+ * Owner: one thread. Memory is not zeroed, and blocks are freed only by release. */
 #include "base/arena.h"
 
 #include <stdint.h>
@@ -57,7 +57,8 @@ static struct fr_arena_block *new_block(struct fr_arena *arena, size_t size)
     FR_CHECK(fits);
     void *memory = NULL;
     int rc = posix_memalign(&memory, ALIGNMENT, total);
-    FR_CHECK(rc == 0); /* memory refused: crash-only, as in fr_alloc; not zeroed, unlike it */
+    /* refused memory ends the process, as in fr_alloc; unlike there, the memory is not zeroed */
+    FR_CHECK(rc == 0);
     struct fr_arena_block *block = memory;
     block->capacity = capacity;
     arena->reserved += total;

@@ -1,8 +1,8 @@
-/* Growing byte buffer. Growth is x2, so that n appended bytes cost O(n) copies; the slow path lives
- * here, the check in the header.
+/* Growing byte buffer. The capacity doubles, so that appending n bytes costs O(n) copies. This file
+ * has the slow path; the check is in the header.
  *
- * Owner: whoever holds the struct; one thread. It does not shrink, or accept bytes of its own
- * storage in append. */
+ * Owner: the code that has the struct; one thread. A buffer does not shrink, and append does not
+ * accept bytes of the buffer itself. */
 #include "base/buffer.h"
 
 #include <stdarg.h>
@@ -44,7 +44,8 @@ void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...)
     size_t room = buffer->capacity - buffer->size;
     int size = vsnprintf((char *)buffer->data + buffer->size, room, format, arguments);
     FR_CHECK(size >= 0);
-    if ((size_t)size >= room) { /* vsnprintf wants a byte for the NUL, which stays outside `size` */
+    if ((size_t)size >= room) {
+        /* vsnprintf needs a byte for the NUL, which is not part of `size` */
         fr_buffer_reserve(buffer, (size_t)size + 1);
         int second = vsnprintf((char *)buffer->data + buffer->size, (size_t)size + 1, format, again);
         FR_CHECK(second == size);

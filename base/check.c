@@ -1,8 +1,8 @@
 /* Failed invariants and refused memory end the process (crash-only design): the state on disk is
- * whole at every instant, so a restart is the one recovery path that is tested all the time.
+ * complete at every instant, so a restart is the one recovery path, and it is tested all the time.
  *
- * Thread: any. It does not log through fr_log, because a broken invariant may be the log's own, and
- * waits for no reader of standard error (log_writer.h). */
+ * Thread: any. fr_log is not used, because the broken invariant may be the log's own. The message
+ * does not wait for the reader of standard error (log_writer.h). */
 #include "base/check.h"
 
 #include <signal.h>
@@ -47,7 +47,7 @@ __attribute__((noreturn, cold)) static void refused(size_t count, size_t size)
 void *fr_alloc(size_t count, size_t size)
 {
     if (count == 0 || size == 0)
-        count = size = 1; /* never NULL, also for an empty array */
+        count = size = 1; /* never NULL, not even for an empty array */
     void *memory = calloc(count, size);
     if (!memory)
         refused(count, size);

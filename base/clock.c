@@ -1,7 +1,7 @@
-/* The system's clocks and a fake one behind the same table. mono_ns reads CLOCK_MONOTONIC (never
- * set back, slewed at most); wall_ms reads CLOCK_REALTIME.
+/* The system's clocks and a fake clock, with the same function table. mono_ns reads
+ * CLOCK_MONOTONIC, which is never set back, only slewed; wall_ms reads CLOCK_REALTIME.
  *
- * Thread: the system clock any; a fake clock belongs to one test thread. */
+ * Thread: any for the system clock; a fake clock belongs to one test thread. */
 #include "base/clock.h"
 
 #include <stddef.h>
@@ -9,7 +9,8 @@
 
 #include "base/check.h"
 
-#define YEAR_NS (366 * UINT64_C(86400000000000)) /* as good as for ever, and far from an overflow */
+/* practically for ever, and far from an overflow */
+#define YEAR_NS (366 * UINT64_C(86400000000000))
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -78,7 +79,7 @@ static int64_t fake_wall_ms(void *self)
 void fr_clock_fake_init(struct fr_clock_fake *fake, int64_t wall_ms)
 {
     fake->clock = (struct fr_clock){.mono_ns = fake_mono_ns, .wall_ms = fake_wall_ms, .self = fake};
-    /* Not 0: "0 means never" in several timers, and a real monotonic clock is never 0 either. */
+    /* Not 0: for several timers 0 means "never", and a real monotonic clock is never 0 either. */
     fake->mono_ns = 1000000000u;
     fake->wall_ms = wall_ms;
 }

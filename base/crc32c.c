@@ -1,10 +1,10 @@
 /* CRC-32C (Castagnoli 1993, polynomial 0x1EDC6F41, reflected): checks of journal blocks and delta
  * records.
  *
- * SSE4.2 has the instruction: 8 bytes in one step of 3 cycles latency. Long inputs go in three
- * streams side by side, whose CRCs are joined by carry-less products (Gopal et al., Intel 2011):
- * the journal's record is 14 ns of a row's 110 bytes in one stream and 5 in three. The table path
- * serves processors without it; all give the same values (unit test).
+ * SSE4.2 has an instruction that processes 8 bytes with a latency of 3 cycles. Long inputs are
+ * processed in three parallel streams, whose CRCs are joined by carry-less products (Gopal et al.,
+ * Intel 2011): for the 110 bytes of a row in a journal record, 14 ns with one stream and 5 ns with
+ * three. Processors without the instruction use a table. All ways give the same values (unit test).
  *
  * Thread: any. */
 #include "base/crc32c.h"
@@ -75,15 +75,15 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, con
 enum { LANE = 1024, LANES = 3, SHIFT_ONE = 0x170076fa, LINE = 64, AHEAD = 2 * LANES * LANE };
 static const uint32_t shift_two = 0xa51b6135u;
 
-/* What a CRC becomes when so many zero bytes follow: the product has x^-33 too much, of which the
- * instruction takes back x^32 and the reflection the rest. */
+/* The CRC after a number of zero bytes, given by the factor. The product has x^-33 too much; the
+ * instruction compensates x^32 of it and the reflection the rest. */
 __attribute__((target("sse4.2,pclmul"))) static uint32_t shifted(uint64_t crc, uint32_t factor)
 {
     __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)crc), _mm_cvtsi32_si128((int)factor), 0);
     return (uint32_t)_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
 }
 
-/* Three streams leave the processor's own fetching behind at every page. */
+/* With three streams the processor's own prefetching fails at every page. */
 static inline void fetch_lines(const uint8_t *at)
 {
     for (size_t i = 0; i < LANES; i++)
@@ -109,7 +109,8 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t crc32c_lanes(uint32_t c
 
 uint32_t fr_crc32c(uint32_t crc, const void *bytes, size_t size)
 {
-    /* Reads a word that the C runtime filled at start; no lock, no first-call race. */
+    /* Reads a word that the C runtime filled at start, so there is no lock and no race at the first
+     * call. */
     if (__builtin_cpu_supports("sse4.2"))
         return ~(__builtin_cpu_supports("pclmul") ? crc32c_lanes(~crc, bytes, size) : crc32c_sse42(~crc, bytes, size));
     return fr_crc32c_portable(crc, bytes, size);

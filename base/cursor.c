@@ -1,15 +1,14 @@
-/* The cursor's frame and its MessagePack reader (msgpack specification, 2013 revision with str, bin
- * and ext).
+/* The frame of the cursor, and its MessagePack reader (msgpack specification, 2013 revision with
+ * str, bin and ext).
  *
- * One value is one token; containers push a level that knows how many values are left. The state
- * changes only when a token is complete, so that a failed call leaves the cursor at the bad byte
- * and the next call fails the same way. A count is refused when the bytes that remain could not
- * hold it (one byte an element), so no caller sizes anything by a made-up number. This is the hot
- * path of ingestion: single bytes and short strings, which are nearly all tokens, are decided
- * first.
+ * One value is one token; a container pushes a level that counts the values left. The state changes
+ * only when a token is complete, so a failed call leaves the cursor at the bad byte, and the next
+ * call fails in the same way. A count is refused if the bytes that remain cannot hold it (one byte
+ * an element), so no caller allocates by a made-up number. This is the hot path of ingestion:
+ * single bytes and short strings, which are nearly all tokens, are handled first.
  *
- * Owner: one thread. It does not allocate, look at duplicate keys, or judge numbers (NaN passes;
- * callers check). */
+ * Owner: one thread. Nothing is allocated. Duplicate keys are not detected, and numbers are not
+ * judged (NaN passes; callers check). */
 #include "cursor_internal.h"
 
 void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void *bytes, size_t size,
@@ -49,7 +48,8 @@ bool fr_utf8_valid_slow(const uint8_t *at, size_t size)
         for (size_t i = 1; i < length; i++)
             if ((at[i] & 0xc0) != 0x80)
                 return false;
-        /* Overlong forms, surrogates and what lies beyond U+10FFFF show in the second byte. */
+        /* Overlong forms, surrogates and points beyond U+10FFFF are recognised by the second
+         * byte. */
         if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] > 0x9f) || (first == 0xf0 && at[1] < 0x90) ||
             (first == 0xf4 && at[1] > 0x8f))
             return false;
@@ -65,7 +65,7 @@ static inline size_t left_after(const struct fr_cursor *cursor, const uint8_t *a
     return (size_t)(cursor->end - at);
 }
 
-/* Takes the token: the one place where the state moves on. */
+/* Accepts the token. This is the one place where the state advances. */
 static inline enum fr_status accept(struct fr_cursor *cursor, const uint8_t *at)
 {
     cursor->at = at;
@@ -132,10 +132,11 @@ static inline uint64_t big_u64(const uint8_t *at)
 static inline void set_int(struct fr_token *token, int64_t value)
 {
     token->kind = value < 0 ? FR_TOKEN_INT : FR_TOKEN_UINT;
-    token->i = value; /* for value >= 0 the bits of u are the same */
+    token->i = value; /* for value >= 0, u has the same bits */
 }
 
-/* nil, booleans, floats and integers of 1 to 8 bytes; the payload was checked to be there. */
+/* Reads nil, booleans, floats and integers of 1 to 8 bytes. The caller has checked that the bytes
+ * are there. */
 static enum fr_status take_number(struct fr_cursor *cursor, struct fr_token *token, uint8_t head, const uint8_t *at)
 {
     uint32_t bits32;
@@ -190,8 +191,8 @@ static enum fr_status take_number(struct fr_cursor *cursor, struct fr_token *tok
     }
 }
 
-/* Bytes that must follow heads 0xc0..0xdf before their length or value can be read (ext: the type
- * byte, too). */
+/* For heads 0xc0..0xdf: the number of bytes that must follow before the length or the value can be
+ * read (for ext, the type byte included). */
 static const uint8_t fixed_part[32] = {
     [0xc4 - 0xc0] = 1, [0xc5 - 0xc0] = 2, [0xc6 - 0xc0] = 4, [0xc7 - 0xc0] = 2, [0xc8 - 0xc0] = 3, [0xc9 - 0xc0] = 5,
     [0xca - 0xc0] = 4, [0xcb - 0xc0] = 8, [0xcc - 0xc0] = 1, [0xcd - 0xc0] = 2, [0xce - 0xc0] = 4, [0xcf - 0xc0] = 8,
@@ -200,7 +201,7 @@ static const uint8_t fixed_part[32] = {
     [0xdc - 0xc0] = 2, [0xdd - 0xc0] = 4, [0xde - 0xc0] = 2, [0xdf - 0xc0] = 4,
 };
 
-/* Heads 0xc0..0xdf: everything whose length is not in the head byte. */
+/* Heads 0xc0..0xdf: all values whose length is not in the head byte. */
 static enum fr_status take_sized(struct fr_cursor *cursor, struct fr_token *token, uint8_t head, const uint8_t *at)
 {
     size_t fixed = fixed_part[head - 0xc0];
@@ -245,7 +246,7 @@ static enum fr_status take_sized(struct fr_cursor *cursor, struct fr_token *toke
     }
 }
 
-/* The innermost container, or the whole value, has no values left. */
+/* Ends the innermost container, or the whole value, which has no values left. */
 static enum fr_status finish_level(struct fr_cursor *cursor, struct fr_token *token)
 {
     if (cursor->depth > 0) {
@@ -298,8 +299,8 @@ enum fr_status fr_cursor_skip(struct fr_cursor *cursor, const struct fr_token *f
     if (first->kind != FR_TOKEN_ARRAY && first->kind != FR_TOKEN_MAP)
         return FR_OK;
     FR_CHECK(cursor->depth > 0);
-    /* The container is open; done when its level is gone. Each step takes bytes or closes a level,
-     * so this ends. */
+    /* The container is open; the loop ends when its level is closed. Each step consumes bytes or
+     * closes a level, so the loop terminates. */
     uint32_t outside = cursor->depth - 1;
     struct fr_token token;
     while (cursor->depth > outside) {

@@ -1,4 +1,4 @@
-/* Shared by the two readers behind base/cursor.h; not for other modules. */
+/* Shared by the MessagePack and the JSON reader of base/cursor.h; not for other modules. */
 #ifndef FR_BASE_CURSOR_INTERNAL_H
 #define FR_BASE_CURSOR_INTERNAL_H
 
@@ -10,7 +10,7 @@
 #define FR_LIKELY(x) __builtin_expect(!!(x), 1)
 #define FR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* level[0] is the top: one value, then the end of the input. */
+/* level[0] is the input itself: one value, then the end. */
 enum { FR_LEVELS = FR_ARRAY_LEN(((struct fr_cursor *)0)->level) };
 
 /* JSON grammar: what may come next on a level. */

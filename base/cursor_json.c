@@ -1,19 +1,20 @@
-/* JSON reader behind the cursor (RFC 8259).
+/* The cursor's JSON reader (RFC 8259).
  *
- * Strict: one value, UTF-8 everywhere, keys are strings, no comments, no trailing commas, no NaN or
- * Infinity. A level's state says what may come next; it changes only when a token is complete.
- * Integers that fit 64 bits stay exact; other numbers are the nearest double (Clinger 1990: up to
- * 15 digits and powers of ten up to 22 are exact in one multiplication or division; everything else
- * goes through strtod, which glibc rounds correctly; the process keeps the locale "C").
+ * The reader is strict: one value, UTF-8 everywhere, keys are strings, no comments, no trailing
+ * commas, no NaN or Infinity. The state of a level determines what may come next; it changes only
+ * when a token is complete. Integers that fit 64 bits stay exact; other numbers become the nearest
+ * double (Clinger 1990: up to 15 digits and powers of ten up to 22 are exact in one multiplication
+ * or division; all others go through strtod, which glibc rounds correctly; the process keeps the
+ * locale "C").
  *
- * Owner: one thread. It does not look at duplicate keys. */
+ * Owner: one thread. Duplicate keys are not detected. */
 #include "cursor_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Longest number text. Doubles need up to 17 digits, 64-bit integers 20; more is noise, and strtod
- * needs a bounded copy. */
+/* Longest text of a number. Doubles need up to 17 digits and 64-bit integers 20; more digits carry
+ * no information, and strtod needs a bounded copy. */
 enum { NUMBER_MAX = 512 };
 
 static const char cut_short[] = "the input ends inside a value";
@@ -79,8 +80,8 @@ static size_t put_utf8(uint8_t *out, uint32_t point)
     return 4;
 }
 
-/* \uXXXX, with its second half for points beyond U+FFFF; `at` is after "\u". Returns bytes read (0:
- * invalid). */
+/* Reads \uXXXX, with its second half for points beyond U+FFFF; `at` is after "\u". Returns the
+ * number of bytes read; 0: invalid. */
 static size_t read_unicode_escape(const uint8_t *at, const uint8_t *end, uint32_t *point)
 {
     uint32_t first, second;
@@ -119,8 +120,8 @@ static uint8_t simple_escape(uint8_t letter)
     }
 }
 
-/* Copies the text between the quotes into the scratch buffer. An escape is never shorter than what
- * it stands for (\u: 6 bytes for at most 3, 12 for 4), so room for the raw text is enough. */
+/* Copies the text between the quotes into the scratch buffer. An escape is never shorter than its
+ * UTF-8 form (\u: 6 bytes for at most 3, or 12 for 4), so room for the raw text is enough. */
 static enum fr_status unescape(struct fr_cursor *cursor, struct fr_token *token, const uint8_t *at, const uint8_t *end)
 {
     fr_buffer_clear(cursor->scratch);
@@ -131,7 +132,7 @@ static enum fr_status unescape(struct fr_cursor *cursor, struct fr_token *token,
             *out++ = *at++;
             continue;
         }
-        at++; /* the scan that found the closing quote saw a byte after every backslash */
+        at++; /* safe: the scan for the closing quote saw a byte after every backslash */
         if (*at == 'u') {
             uint32_t point;
             size_t length = read_unicode_escape(at + 1, end, &point);
@@ -155,7 +156,7 @@ static enum fr_status unescape(struct fr_cursor *cursor, struct fr_token *token,
     return FR_OK;
 }
 
-/* `at` is after the opening quote; *next is set after the closing one. */
+/* `at` is after the opening quote; *next becomes the position after the closing quote. */
 static enum fr_status take_string(struct fr_cursor *cursor, struct fr_token *token, const uint8_t *at,
                                   const uint8_t **next)
 {
@@ -173,7 +174,7 @@ static enum fr_status take_string(struct fr_cursor *cursor, struct fr_token *tok
     if (at >= cursor->end)
         return invalid(cursor, cut_short);
     size_t size = (size_t)(at - begin);
-    /* Six bytes of text for one byte of string is the most an escape can take. */
+    /* An escape takes at most six bytes of text for one byte of the string. */
     if (size > (escapes ? (uint64_t)cursor->string_max * 6 : cursor->string_max))
         return fr_cursor_fail(cursor, FR_E_LIMIT, "string longer than the limit");
     if (!fr_utf8_valid(begin, size))
@@ -198,17 +199,17 @@ static bool is_word(const uint8_t *at, const uint8_t *end, const char *word)
 
 /* ---- numbers ---- */
 
-/* What Python and JavaScript write of their own accord. */
+/* Python and JavaScript write these words by default. */
 static const char no_such_number[] =
     "not a JSON value: JSON has no NaN and no Infinity; send null, or leave the value out";
 
-/* A number's text, split while its grammar is checked. */
+/* The text of a number, split while its grammar is checked. */
 struct number {
     bool negative;
-    bool integer;     /* neither fraction nor exponent */
+    bool integer;     /* the number has neither a fraction nor an exponent */
     bool overflow;    /* the digits do not fit `digits` */
     uint64_t digits;  /* all digits as one integer */
-    int32_t exponent; /* of ten, after moving the point behind the last digit; saturates */
+    int32_t exponent; /* power of ten for the digits as an integer; saturates */
 };
 
 static const uint8_t *scan_digits(const uint8_t *at, const uint8_t *end, struct number *number)
@@ -222,7 +223,7 @@ static const uint8_t *scan_digits(const uint8_t *at, const uint8_t *end, struct 
 
 static const uint8_t *scan_exponent(const uint8_t *at, const uint8_t *end, struct number *number)
 {
-    /* far beyond every double; the sum with the fraction's length cannot overflow */
+    /* beyond the exponent of any double; adding the length of the fraction cannot overflow */
     const int32_t saturated = 1 << 20;
     bool negative = at < end && *at == '-';
     if (at < end && (*at == '-' || *at == '+'))
@@ -236,7 +237,7 @@ static const uint8_t *scan_exponent(const uint8_t *at, const uint8_t *end, struc
     return at;
 }
 
-/* NULL when the text at `at` is no JSON number; else where it ends. */
+/* Returns the end of the number at `at`, or NULL if the text is not a JSON number. */
 static const uint8_t *scan_number(const uint8_t *at, const uint8_t *end, struct number *number)
 {
     *number = (struct number){.integer = true};
@@ -251,7 +252,7 @@ static const uint8_t *scan_number(const uint8_t *at, const uint8_t *end, struct 
         at = scan_digits(at, end, number);
         if (at == fraction)
             return NULL;
-        /* longer ones are refused by the caller, whatever their value */
+        /* the caller refuses longer ones, whatever their value */
         if (at - fraction <= NUMBER_MAX)
             number->exponent = -(int32_t)(at - fraction);
     }
@@ -289,7 +290,7 @@ static enum fr_status take_number(struct fr_cursor *cursor, struct fr_token *tok
     if (!stop)
         return invalid(cursor, "not a JSON number");
     *next = stop;
-    if (FR_UNLIKELY(cursor->passing)) { /* nobody asks for its value */
+    if (FR_UNLIKELY(cursor->passing)) { /* the value is not needed */
         token->kind = FR_TOKEN_FLOAT;
         token->f = 0;
         return FR_OK;
@@ -304,7 +305,7 @@ static enum fr_status take_number(struct fr_cursor *cursor, struct fr_token *tok
         }
         if (number.digits <= (uint64_t)INT64_MAX + 1) {
             token->kind = FR_TOKEN_INT;
-            token->u = 0 - number.digits; /* the bits of i; modulo 2^64 also for -2^63 */
+            token->u = 0 - number.digits; /* the bits of i, modulo 2^64; also correct for -2^63 */
             return FR_OK;
         }
     }
@@ -392,7 +393,7 @@ static enum fr_status take_key(struct fr_cursor *cursor, struct fr_token *token,
 
 static enum fr_status next_at_top(struct fr_cursor *cursor, struct fr_token *token, const uint8_t *at)
 {
-    /* U+FEFF, which RFC 8259 lets readers ignore */
+    /* U+FEFF, which RFC 8259 allows readers to ignore */
     static const uint8_t mark[] = {0xef, 0xbb, 0xbf};
     size_t left = (size_t)(cursor->end - at);
     if (cursor->level[0].state == FR_JSON_FIRST && at == cursor->begin && left >= 2 && (at[0] ^ at[1]) == 1 &&

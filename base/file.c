@@ -1,13 +1,13 @@
 /* Files: the system's disk table, whole writes, atomic replacement, locks.
  *
- * Replacement follows the one order that survives a power cut on POSIX file systems: write a
- * temporary file, sync it, rename it over the target, sync the directory. A sync that failed is
- * never tried again: the kernel may have dropped the dirty pages and would report success (Rebello
- * et al., "Can applications recover from fsync failures?", 2020); the caller stops (P6). Every open
- * has O_CLOEXEC; files we write or lock are opened with O_NOFOLLOW, so that a planted link cannot
- * aim them elsewhere.
+ * Replacement uses the one order that survives a power cut on POSIX file systems: write a temporary
+ * file, sync it, rename it over the target, sync the directory. A failed sync is never retried,
+ * because the kernel may have dropped the dirty pages and would report success (Rebello et al.,
+ * "Can applications recover from fsync failures?", 2020); the caller stops (P6). Every open has
+ * O_CLOEXEC. Files that are written or locked are opened with O_NOFOLLOW, so that a planted link
+ * cannot redirect the write.
  *
- * Thread: any. It does not retry, except a call that a signal interrupted before it did
+ * Thread: any. Nothing is retried, except calls that a signal interrupted before they did
  * anything. */
 #include "base/file.h"
 
@@ -42,7 +42,7 @@ static int system_open(void *self, const char *path, int flags, unsigned mode)
 static int system_close(void *self, int fd)
 {
     (void)self;
-    /* Linux frees the descriptor also when it reports EINTR; a second close could hit another
+    /* On EINTR, Linux has released the descriptor nevertheless; a second close could hit another
      * thread's file. */
     if (close(fd) != 0 && errno != EINTR)
         return -1;
@@ -63,7 +63,7 @@ static int system_fdatasync(void *self, int fd)
 {
     (void)self;
     int rc;
-    do /* NFS and FUSE are interrupted before they begin: no sync has failed */
+    do /* NFS and FUSE are interrupted before they begin, so no sync has failed */
         rc = fdatasync(fd);
     while (rc != 0 && errno == EINTR);
     return rc;
@@ -158,7 +158,8 @@ enum fr_status fr_disk_error(struct fr_err *err, const char *what, const char *p
 
 /* ---- writes ---- */
 
-/* What pwrite takes, and what a message names. NOLINTNEXTLINE(readability-function-size) */
+/* The parameters are those of pwrite, and the names for a message.
+ * NOLINTNEXTLINE(readability-function-size) */
 enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *bytes, size_t size, uint64_t offset,
                              const char *path, struct fr_err *err)
 {
@@ -169,7 +170,7 @@ enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *byt
         long written = disk->pwrite(disk->self, fd, at, size, offset);
         if (written < 0)
             return fr_disk_error(err, "write", path, errno);
-        if (written == 0) /* POSIX leaves it open; a loop without progress must end */
+        if (written == 0) /* POSIX does not define this case; a loop without progress must end */
             return fr_disk_error(err, "write", path, ENOSPC);
         FR_CHECK((size_t)written <= size);
         at += written;
@@ -186,7 +187,7 @@ enum fr_status fr_disk_sync(const struct fr_disk *disk, int fd, const char *path
     return fr_disk_error(err, "sync", path, errno);
 }
 
-/* Directory part of path in out ("." when there is none). */
+/* Writes the directory part of path to out ("." if there is none). */
 static bool parent_of(const char *path, char out[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -229,7 +230,7 @@ enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, con
     if (status == FR_OK && disk->rename(disk->self, temporary, path) != 0)
         status = fr_disk_error(err, "rename to", path, errno);
     if (status != FR_OK) {
-        /* the old file stands; a left-over is overwritten next time */
+        /* the old file is unchanged; the next call overwrites a temporary file that is left */
         (void)disk->unlink(disk->self, temporary);
         return status;
     }
@@ -247,13 +248,14 @@ static enum fr_status read_all(int fd, const char *path, size_t limit, struct fr
     if (fstat(fd, &info) != 0)
         return fr_disk_error(err, "stat", path, errno);
     if (S_ISREG(info.st_mode) && info.st_size > 0 && (uint64_t)info.st_size <= limit)
-        fr_buffer_reserve(out, (size_t)info.st_size + 1); /* one more: the read that sees the end */
+        /* one byte more, for the read that finds the end */
+        fr_buffer_reserve(out, (size_t)info.st_size + 1);
     for (;;) {
         size_t got = out->size - begin;
         if (out->capacity - out->size == 0)
             fr_buffer_reserve(out, READ_CHUNK);
         size_t room = out->capacity - out->size;
-        /* At most one byte over the limit, enough to see that the file is longer. */
+        /* Reads at most one byte beyond the limit, enough to see that the file is longer. */
         if (room > limit - got && limit - got < SIZE_MAX)
             room = limit - got + 1;
         ssize_t n = read(fd, out->data + out->size, room);
@@ -313,8 +315,8 @@ enum fr_status fr_file_read_regular(const char *path, size_t limit, struct fr_bu
 
 /* ---- directories, locks, space ---- */
 
-/* One level; a new entry is synced in its parent, else a power cut could take the directory and all
- * that is in it. */
+/* Makes one directory. The parent is synced after a new entry; otherwise a power cut could remove
+ * the directory and everything in it. */
 static enum fr_status make_one(const char *path, struct fr_err *err)
 {
     if (mkdir(path, 0700) == 0) {
@@ -327,7 +329,7 @@ static enum fr_status make_one(const char *path, struct fr_err *err)
     struct stat info;
     if (stat(path, &info) == 0) {
         if (S_ISDIR(info.st_mode))
-            return FR_OK; /* also where the parent is read-only to us */
+            return FR_OK; /* also if the parent is read-only for this process */
         return fr_err_set(err, FR_E_MISMATCH, "%s exists and is not a directory; give another path", path);
     }
     if (number == EEXIST)
@@ -386,11 +388,11 @@ bool fr_file_is_within(const char *path, const char *directory)
            (strncmp(path, directory, size) == 0 && (path[size] == '\0' || path[size] == '/'));
 }
 
-/* 0, or errno. */
+/* Returns 0 or errno. */
 static int remove_entry(const FTSENT *entry)
 {
     if (entry->fts_info == FTS_D)
-        return 0; /* it comes again behind what is in it */
+        return 0; /* the entry comes again after its content */
     if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
         return entry->fts_errno;
     int rc = entry->fts_info == FTS_DP ? rmdir(entry->fts_path) : unlink(entry->fts_path);
@@ -418,7 +420,7 @@ enum fr_status fr_dir_remove(const struct fr_disk *disk, const char *path, struc
         if (number != 0)
             status = fr_disk_error(err, "remove", entry->fts_path, number);
     }
-    if (status == FR_OK && errno != 0) /* else it ended */
+    if (status == FR_OK && errno != 0) /* errno 0: the walk has ended */
         status = fr_disk_error(err, "list", path, errno);
     (void)fts_close(walk);
     return status;
@@ -457,7 +459,8 @@ enum fr_status fr_file_lock(const char *path, int *fd, struct fr_err *err)
     enum fr_status status = FR_OK;
     if (system_ftruncate(NULL, lock, 0) != 0)
         status = fr_disk_error(err, "truncate", path, errno);
-    if (status == FR_OK) /* information only: not synced, the lock itself is the kernel's */
+    /* the pid is information only and is not synced; the kernel holds the lock */
+    if (status == FR_OK)
         status = fr_disk_write(fr_disk_system(), lock, text, (size_t)size, 0, path, err);
     if (status != FR_OK) {
         close(lock);

@@ -1,8 +1,7 @@
-/* Hashes whose values are stored or sent, so that they may never change: golden values stand in the
- * unit test.
+/* Hashes whose values are stored or sent, so they never change; the unit test has golden values.
  *
- * XXH3 is compiled in from its header (XXH_INLINE_ALL): most inputs are ids of a few bytes, where a
- * call through the shared library costs as much as the hash. SHA-256 comes from libcrypto.
+ * XXH3 is compiled in from its header (XXH_INLINE_ALL): most inputs are ids of a few bytes, for
+ * which a call into a shared library costs as much as the hash. SHA-256 comes from libcrypto.
  *
  * Sources: MurmurHash3 (Appleby 2011), XXH3 (Collet 2019), FIPS 180-4. Thread: any; a stream
  * belongs to one thread. */
@@ -63,7 +62,7 @@ struct fr_sha256 fr_sha256(const void *bytes, size_t size)
     struct fr_sha256 digest;
     _Static_assert(sizeof(digest.bytes) == SHA256_DIGEST_LENGTH, "SHA-256 is 32 bytes");
     const unsigned char *done = SHA256(size ? bytes : "", size, digest.bytes);
-    FR_CHECK(done == digest.bytes); /* fails only where libcrypto has no SHA-256 at all */
+    FR_CHECK(done == digest.bytes); /* fails only if libcrypto has no SHA-256 */
     return digest;
 }
 

@@ -1,12 +1,12 @@
-/* logfmt lines on stderr, the form that both people and log collectors read without a schema.
+/* logfmt lines on stderr, a form that people and log collectors can read without a schema.
  *
- * Invariants: a line has at most FR_LOG_LINE_MAX bytes, which is PIPE_BUF on Linux, so that it
- * reaches a pipe by one write(2) and lines of several processes never mix; it holds no control byte
- * but its final newline, so that data cannot forge a second event; errno is kept; nothing follows a
- * line of fr_log_last. How a line reaches the descriptor, and what becomes of one that cannot, is
- * in log_writer.c.
+ * Invariants: a line has at most FR_LOG_LINE_MAX bytes. That is PIPE_BUF on Linux, so a line
+ * reaches a pipe by one write(2), and lines of several processes never mix. A line has no control
+ * byte except the final newline, so data cannot forge a second event. errno is preserved. No line
+ * follows one of fr_log_last. log_writer.c writes the lines and handles those that cannot be
+ * written.
  *
- * Thread: any. It does not rotate or open files; a supervisor does. */
+ * Thread: any. Files are not opened or rotated; a supervisor does that. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 enum { LINE_MAX_BYTES = FR_LOG_LINE_MAX, LABEL_MAX = 160 };
 
 static atomic_int lowest_level = FR_LOG_INFO;
-static char label[LABEL_MAX]; /* with a blank before it, or empty */
+static char label[LABEL_MAX]; /* begins with a blank, or is empty */
 
 void fr_log_set_level(enum fr_log_level level)
 {
@@ -77,7 +77,7 @@ static size_t make_line(char line[LINE_MAX_BYTES], enum fr_log_level level, cons
     return size + 1;
 }
 
-/* errno stays what it was. */
+/* Preserves errno. */
 static void put_line(enum fr_log_line kind, enum fr_log_level level, const char *component, const char *event,
                      const char *format, va_list arguments)
 {
@@ -149,7 +149,8 @@ size_t fr_log_lost_line(char line[LINE_MAX_BYTES], uint64_t lost)
     return make_lost_line(line, "lines=%" PRIu64 " note=\"standard error took no lines here\"", lost);
 }
 
-/* How one byte stands inside a quoted value; returns its length in `piece` (at most 4). */
+/* Writes the form of one byte inside a quoted value to `piece` and returns its length (at most
+ * 4). */
 static size_t quote_byte(unsigned char byte, char piece[5])
 {
     static const char hex[] = "0123456789abcdef";
@@ -178,7 +179,7 @@ const char *fr_log_quote(char *out, size_t size, const char *text)
 {
     if (size == 0)
         return "";
-    if (size < 3) { /* no room for two quotes */
+    if (size < 3) { /* no room for two quotes and the NUL */
         out[0] = '\0';
         return out;
     }

@@ -1,22 +1,25 @@
-/* Whoever reads standard error may stop reading: a full pipe, a stopped terminal, a log collector
- * that hangs. No thread but one waits for that: lines go to a ring of fixed size, and the writer's
- * thread takes them out in order. A line that finds no room, or that the system refuses (a closed
- * descriptor, a full disk, a reader that is gone), is dropped and counted, and the next line that
- * gets out has a line before it that says how many are missing there. What ends a process waits for
- * the ring, at most FR_LOG_PATIENCE_MS in which nothing is written, and FLUSH_MS in all.
+/* The reader of standard error may stop reading: a full pipe, a stopped terminal, a log collector
+ * that hangs. Only one thread waits for that: lines go to a ring of fixed size, and the writer's
+ * thread writes them in order. A line is dropped and counted if the ring has no room, or if the
+ * system refuses it (a closed descriptor, a full disk, a reader that is gone). The next line that
+ * is written is preceded by a line with the number of lines missing there. A process that ends
+ * waits until the ring is empty, but at most FR_LOG_PATIENCE_MS without progress, and FLUSH_MS in
+ * all.
  *
- * Without fr_log_start, in tools and in a host's process, there is no thread and no ring: a line is
- * written if poll says that it will not wait, else dropped and counted in the same way.
+ * Without fr_log_start, in tools and in a host's process, there is no thread and no ring. A line is
+ * then written if poll reports that the write will not wait; otherwise it is dropped and counted in
+ * the same way.
  *
- * Libraries write to standard error, too, before they abort: fr_log_start gives a pipe or terminal
- * a second open file with O_NONBLOCK, by way of /proc, and puts that in its place. Setting the flag
- * where it is would change the descriptor of the shell and of all other processes that share it.
- * Where the second open is refused, or for a socket, standard error stays as it was.
+ * Libraries, too, write to standard error before they abort. So fr_log_start opens the pipe or
+ * terminal a second time with O_NONBLOCK, through /proc, and puts that descriptor in place of
+ * standard error. Setting the flag on the original would change the open file that the shell and
+ * other processes share. If the second open is refused, or standard error is a socket, it stays as
+ * it was.
  *
- * Invariants: one write(2) per line where the descriptor takes it whole; lines keep their order;
- * nothing follows a line of FR_LOG_LINE_LAST.
+ * Invariants: a line takes one write(2) if the descriptor accepts it as a whole; lines keep their
+ * order; no line follows one of FR_LOG_LINE_LAST.
  *
- * Thread: any; the mutex is held for copies, never for a write of the writer's thread. */
+ * Thread: any. The mutex is held for copies, never while the writer's thread writes. */
 #include "log_writer.h"
 
 #include <errno.h>
@@ -36,9 +39,10 @@
 #include "base/thread.h"
 
 enum {
-    RING_BYTES = 256 << 10, /* some 1300 lines: a burst, as of a start with many partitions */
-    LOOK_MS = 5,            /* how often a signal handler looks whether the ring is empty */
-    FLUSH_MS = 5000,        /* for a reader that reads, and too slowly */
+    RING_BYTES = 256 << 10, /* about 1300 lines: a burst such as a start with many partitions */
+    /* interval at which a signal handler checks whether the ring is empty */
+    LOOK_MS = 5,
+    FLUSH_MS = 5000, /* for a reader that reads too slowly */
 };
 
 struct head { /* before each line of the ring */
@@ -50,20 +54,23 @@ static struct {
     pthread_cond_t filled, moved;
     pthread_t thread;
     bool running, ended;
-    uint64_t begin, end; /* of the bytes that wait; the place is the number modulo RING_BYTES */
-    uint64_t gap;        /* lost since the newest line in the ring */
+    /* of the waiting bytes; the place of byte number n is n modulo RING_BYTES */
+    uint64_t begin, end;
+    uint64_t gap; /* lines lost since the newest line in the ring */
     char bytes[RING_BYTES];
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static uint64_t untold;        /* whoever writes: lost, and no line has said so yet */
-static int original_fd = -1;   /* standard error as it was given; -1: as it is */
-static _Atomic uint64_t total; /* lost */
-/* lost and no line has said so; lines that are not written yet */
+/* lines lost that no written line has counted; belongs to the thread that writes */
+static uint64_t untold;
+/* standard error as the process was started with it; -1: it was not replaced */
+static int original_fd = -1;
+static _Atomic uint64_t total; /* lines lost in all */
+/* missing: lines lost that no written line has counted; waiting: lines that are not written yet */
 static _Atomic uint64_t missing, waiting;
 
 /* ---- the descriptor ---- */
 
-/* Waits for as long as it takes; false: the system refuses it. */
+/* Writes all bytes, however long that takes; false: the system refuses them. */
 static bool write_all(const char *at, size_t size)
 {
     while (size > 0) {
@@ -80,8 +87,8 @@ static bool write_all(const char *at, size_t size)
     return true;
 }
 
-/* The same for a caller that must not wait longer: a pipe of which poll says that it can be written
- * has room for a line. */
+/* Writes a line for a caller that waits at most wait_ms. A pipe that poll reports as writable has
+ * room for a line. */
 static bool write_soon(const char *line, size_t size, int wait_ms)
 {
     struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -89,7 +96,7 @@ static bool write_soon(const char *line, size_t size, int wait_ms)
     do
         ready = poll(&fd, 1, wait_ms);
     while (ready < 0 && errno == EINTR);
-    /* without a reader there is a signal to be had, and nothing else */
+    /* without a reader, a write would only raise a signal */
     if (ready <= 0 || !(fd.revents & POLLOUT) || (fd.revents & (POLLERR | POLLNVAL)))
         return false;
     ssize_t n;
@@ -110,7 +117,8 @@ static void count_lost(void)
     atomic_fetch_add(&missing, 1);
 }
 
-/* A line, or none (size 0), before which so many were lost; wait_ms < 0: for ever. */
+/* Writes a line (size 0: none) after the note that `lost` lines are missing before it. wait_ms < 0:
+ * waits for ever. */
 static void deliver(const char *line, size_t size, uint64_t lost, int wait_ms)
 {
     char note[FR_LOG_LINE_MAX];
@@ -160,7 +168,7 @@ static void *writer_main(void *unused)
         if (ring.begin != ring.end) {
             copy_out(&head, sizeof(head));
             copy_out(line, head.size);
-        } else { /* nothing came after those that were lost */
+        } else { /* lines were lost after the last one in the ring */
             head.lost = ring.gap;
             ring.gap = 0;
         }
@@ -174,14 +182,14 @@ static void *writer_main(void *unused)
     return NULL;
 }
 
-/* Until the writer has moved; false: it has not for FR_LOG_PATIENCE_MS. */
+/* Waits until the writer has made progress; false: it has made none for FR_LOG_PATIENCE_MS. */
 static bool wait_moved(void)
 {
     const struct timespec until = fr_clock_deadline(FR_LOG_PATIENCE_MS * UINT64_C(1000000));
     return pthread_cond_timedwait(&ring.moved, &ring.lock, &until) == 0;
 }
 
-/* Until all is written, nothing moves any more, or FLUSH_MS are over. */
+/* Waits until all lines are written, there is no progress, or FLUSH_MS have passed. */
 static void wait_written(void)
 {
     const struct fr_clock *clock = fr_clock_system();
@@ -226,7 +234,7 @@ void fr_log_put(enum fr_log_line kind, const char *line, size_t size)
 void fr_log_put_directly(const char *line, size_t size)
 {
     const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
-    /* the writer itself will not write the rest */
+    /* the writer's own thread cannot wait for itself */
     bool own = ring.running && pthread_equal(ring.thread, pthread_self());
     for (int ms = 0; !own && ms < FR_LOG_PATIENCE_MS && atomic_load(&waiting) > 0; ms += LOOK_MS)
         nanosleep(&look, NULL);
@@ -235,7 +243,8 @@ void fr_log_put_directly(const char *line, size_t size)
 
 /* ---- for the process ---- */
 
-/* A second open file of the pipe or terminal, which nobody else has. */
+/* Opens the pipe or terminal a second time, which gives an open file that no other process
+ * shares. */
 static void open_nonblocking(void)
 {
     struct stat info;
@@ -269,7 +278,7 @@ bool fr_log_start(void)
     open_nonblocking();
     sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_mutex_lock(&ring.lock); /* it has the name before it writes */
+    pthread_mutex_lock(&ring.lock); /* so that the thread has its name before it writes */
     ring.running = fr_thread_start(&ring.thread, "log", writer_main, NULL);
     pthread_mutex_unlock(&ring.lock);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);

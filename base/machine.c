@@ -1,10 +1,9 @@
 /* Processors and memory that this process may use.
  *
- * A control group limits all groups below it, so that of the process and those above are read, up
- * to the root of the mounted tree. In a container with a namespace of its own, that root is the
- * container's group. Where /proc/self/cgroup names a path of the host that is not mounted here, the
- * walk upwards ends at the root all the same. Version 1 has a tree for each controller, version 2
- * one for all.
+ * A control group limits all groups below it. So the group of the process and all its parents are
+ * read, up to the root of the mounted tree. In a container with its own namespace, that root is the
+ * container's group. If /proc/self/cgroup has a path of the host that is not mounted here, the walk
+ * upwards still ends at the root. Version 1 has one tree per controller, version 2 one for all.
  *
  * Thread: any. */
 #define _GNU_SOURCE
@@ -21,14 +20,14 @@
 
 enum { GROUPS_MAX = 64, ALLOWED_MAX = 1 << 16 };
 
-/* A quota of more processors, or a limit of more memory than a host can have, is none: version 1
- * says 2^63 less a page. */
+/* A quota of more processors, or a limit of more memory, than any host has is no limit: version 1
+ * reports 2^63 minus a page. */
 static const uint64_t no_limit = (uint64_t)1 << 60;
 
 /* ---- control groups ---- */
 
-/* The first two numbers of a small file; a word that is no number (`max`) ends them. Returns how
- * many there are. */
+/* Reads the first two numbers of a small file; a word that is not a number (`max`) ends them.
+ * Returns how many there are. */
 static int read_numbers(const char *path, uint64_t numbers[2])
 {
     char text[128];
@@ -41,7 +40,7 @@ static int read_numbers(const char *path, uint64_t numbers[2])
     while (at && n < 2) {
         char *end;
         at += strspn(at, " \t");
-        if (*at < '0' || *at > '9') /* also a minus: version 1 has -1 for no quota */
+        if (*at < '0' || *at > '9') /* also a minus sign: in version 1, -1 is no quota */
             break;
         numbers[n++] = strtoull(at, &end, 10);
         at = end;
@@ -68,7 +67,7 @@ static void take_limit(uint64_t bytes, struct fr_machine *out)
         out->limit = bytes;
 }
 
-/* Of one group, by the files of both versions. */
+/* Reads one group, with the file names of both versions. */
 static void look_at(const char *group, struct fr_machine *out)
 {
     uint64_t quota[2], period[2], bytes[2];
@@ -81,7 +80,7 @@ static void look_at(const char *group, struct fr_machine *out)
         take_limit(bytes[0], out);
 }
 
-/* A group and those above it. */
+/* Reads a group and its parents. */
 static void climb(const char *tree, const char *path, struct fr_machine *out)
 {
     char group[PATH_MAX];
@@ -128,7 +127,7 @@ static void look_at_line(const char *root, char *line, struct fr_machine *out)
 
 /* ---- all of it ---- */
 
-/* The kernel's mask may be wider than cpu_set_t. */
+/* The kernel's mask may be wider than cpu_set_t, so larger sets are tried. */
 static uint32_t count_allowed(void)
 {
     for (int processors = CPU_SETSIZE; processors <= ALLOWED_MAX; processors *= 2) {

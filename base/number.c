@@ -1,9 +1,9 @@
-/* A float to nine significant digits in integer arithmetic: value = m 2^q with m < 2^24, so m 10^k
- * fits 128 bits for every k up to 31 and the digits are one exact division by a power of two,
- * rounded half to even as printf rounds (32 ns a number, where snprintf takes about 120).
- * Magnitudes outside [1e-22, 1e9) are rare and go to printf.
+/* Formats a float with nine significant digits in integer arithmetic. value = m 2^q with m < 2^24,
+ * so m 10^k fits 128 bits for every k up to 31. The digits are one exact division by a power of
+ * two, rounded half to even, as printf rounds (32 ns a number; snprintf takes about 120).
+ * Magnitudes outside [1e-22, 1e9) are rare and go through printf.
  *
- * Thread: any, no state. It does not parse. */
+ * Thread: any; no state. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -39,8 +39,8 @@ static uint64_t scaled(uint32_t m, int q, int k)
     return (uint64_t)whole;
 }
 
-/* Decimal exponent of a positive value in [1e-22, 1e9), possibly one too large or small: the caller
- * corrects. */
+/* Estimates the decimal exponent of a positive value in [1e-22, 1e9). The result may be one too
+ * large or too small; the caller corrects it. */
 static int guess_exponent(float value)
 {
     if (value >= 1.0f) {
@@ -90,7 +90,7 @@ void fr_buffer_number(struct fr_buffer *out, float value)
 {
     char *to = (char *)fr_buffer_reserve(out, NUMBER_MAX);
     float magnitude = fabsf(value);
-    if (value == 0 && !signbit(value)) { /* rows have many */
+    if (value == 0 && !signbit(value)) { /* a frequent value in rows */
         fr_put_u8(out, '0');
         return;
     }
@@ -103,7 +103,8 @@ void fr_buffer_number(struct fr_buffer *out, float value)
     uint32_t m = (uint32_t)(frexpf(magnitude, &binary) * 16777216.0f);
     int exponent = guess_exponent(magnitude);
     uint64_t digits = 0;
-    for (;;) { /* at most twice: the guess is off by one, or rounding carried into a tenth digit */
+    for (;;) {
+        /* at most twice: the estimate is off by one, or rounding carried into a tenth digit */
         int q = binary - 24, k = DIGITS - 1 - exponent;
         digits = q < 0 ? scaled(m, q, k) : ((uint64_t)m << q) * (uint64_t)power_of_ten(k);
         if (digits < 100000000u)

@@ -1,13 +1,13 @@
-/* Large zeroed memory straight from the system (mmap), small pieces from the heap.
+/* Large zeroed memory directly from the system (mmap), small memory from the heap.
  *
- * calloc does not serve the large ones: after a large block was freed, glibc raises its mmap
- * threshold and takes the next one from the heap, with a memset of all of it. Huge pages gain some
- * 10 % on random access, and cost up to 2 MiB that nobody uses: the small do not ask for them.
+ * calloc is unsuitable for large blocks: after a large block was freed, glibc raises its mmap
+ * threshold and takes the next one from the heap, with a memset of all of it. Huge pages gain about
+ * 10 % on random access, and waste up to 2 MiB, so small blocks do not request them.
  *
- * Where a reserve was made, it serves the large ones while it has room (first fit, in units): it is
- * touched, in huge pages, from the start, so later nothing there costs a page's first touch.
+ * If there is a reserve, it serves large blocks while it has room (first fit, in units). Its huge
+ * pages are touched from the start, so its memory never costs the first touch of a page.
  *
- * Thread: any. It keeps no freed memory but the reserve's. */
+ * Thread: any. Freed memory is kept only in the reserve. */
 #include "base/pages.h"
 
 #include <pthread.h>
@@ -22,11 +22,11 @@ enum { MAPPED_MIN = 256 * 1024, HUGE_EXTENTS_MIN = 4, UNIT = 64 << 10 };
 static void *map(size_t size)
 {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    FR_CHECK(memory != MAP_FAILED); /* memory refused: crash-only, as in fr_alloc */
+    FR_CHECK(memory != MAP_FAILED); /* refused memory ends the process, as in fr_alloc */
     return memory;
 }
 
-/* Only an aligned range becomes a huge page; what lies around it goes back. */
+/* Only an aligned range becomes a huge page; the memory around it goes back. */
 static void *map_aligned(size_t size)
 {
     size_t slack = FR_HUGE_PAGE - FR_PAGE;
@@ -46,8 +46,8 @@ static void *map_aligned(size_t size)
 enum unit_state { UNIT_ZERO, UNIT_USED, UNIT_TAKEN };
 
 static struct {
-    pthread_mutex_t mutex; /* guards what stands below base */
-    uint8_t *base;         /* written once, before other threads take */
+    pthread_mutex_t mutex; /* guards the members after base */
+    uint8_t *base;         /* written once, before other threads allocate */
     size_t n_units;
     uint8_t *state; /* enum unit_state */
     size_t n_taken, hint;
@@ -63,7 +63,7 @@ static bool is_reserved(const void *memory)
     return reserve.base && (uintptr_t)memory - (uintptr_t)reserve.base < reserve.n_units * UNIT;
 }
 
-/* The first unit of a free run from `from` on, or n_units. */
+/* Returns the first unit of a free run from `from` on, or n_units. */
 static size_t free_run(size_t from, size_t n)
 {
     size_t run = 0;
@@ -117,7 +117,7 @@ static void touch_huge_page(void *context, size_t index, size_t worker)
     (void)worker;
     uint8_t *page = (uint8_t *)context + index * FR_HUGE_PAGE;
     for (size_t at = 0; at < FR_HUGE_PAGE; at += FR_PAGE)
-        page[at] = 0; /* a write brings it */
+        page[at] = 0; /* the write makes the system provide the page */
 }
 
 void fr_pages_reserve(size_t size, struct fr_pool *pool)
@@ -159,7 +159,7 @@ void *fr_pages_take(size_t size, int huge)
     if (reserved)
         return reserved;
     void *memory = huge ? map_aligned(size) : map(size);
-    /* A refusal costs speed only. */
+    /* A refusal only costs speed. */
     (void)madvise(memory, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return memory;
 }
@@ -195,7 +195,7 @@ void fr_pages_forget(void *memory, size_t from, size_t size)
 
 /* ---- pieces ---- */
 
-/* Bit i of the result: n free pieces begin at i. */
+/* Bit i of the result: n free pieces begin at piece i. */
 static uint64_t runs_of(uint64_t free, uint32_t n)
 {
     uint64_t runs = free;
@@ -230,7 +230,7 @@ void *fr_pieces_take(struct fr_pieces *pieces, uint32_t n)
     uint32_t first = (uint32_t)__builtin_ctzll(runs_of(extent->free[half], n));
     extent->free[half] &= ~((((uint64_t)1 << n) - 1) << first);
     uint8_t *run = extent->base + (size_t)(half * FR_HALF_PIECES + first) * FR_PIECE;
-    memset(run, 0, (size_t)n * FR_PIECE); /* it may have been used before */
+    memset(run, 0, (size_t)n * FR_PIECE); /* the pieces may have been used before */
     return run;
 }
 

@@ -1,21 +1,22 @@
 /* Fork-join pool.
  *
- * One atomic word, the gate, says everything about the current loop: bit 0 open, bits 1..15 threads
- * inside, bits 16.. the loop's number. A thread enters by adding one to "inside" while the gate is
- * open, so it never enters a loop that is over, and the caller waits only for those who did enter:
- * a thread that the scheduler wakes late delays nobody. Between loops threads spin for SPIN_NS,
- * since the next loop of a training step follows within microseconds, then sleep on a condition
- * variable.
+ * One atomic word, the gate, has the whole state of the current loop: bit 0 open, bits 1..15 the
+ * number of threads inside, bits 16.. the loop's number. A thread enters by adding one to "inside"
+ * while the gate is open. So it never enters a loop that is over, and the caller waits only for
+ * threads that did enter: a thread that the scheduler wakes late delays nobody. Between loops,
+ * threads spin for SPIN_NS, because the next loop of a training step follows within microseconds;
+ * then they sleep on a condition variable.
  *
- * Each thread has a range of the indexes, the same one in every loop of that length. It takes them
- * from the front, and then those of others from their backs: what a loop over shards or rows leaves
- * in a processor's cache, the next loop and the next batch find there. Handed out one by one,
- * neighbours went to different processors, and their lines to and fro.
+ * Each thread has a range of the indexes, the same one in every loop of that length. It takes
+ * indexes from the front of its own range, then from the back of other threads' ranges. So the data
+ * of a shard or a row stays in one processor's cache from loop to loop and from batch to batch.
+ * When indexes were handed out one by one, neighbours went to different processors, and cache lines
+ * moved between them.
  *
- * Invariants: the job fields change only while the gate is closed and nobody is inside.
+ * Invariants: the job's fields change only while the gate is closed and no thread is inside.
  *
- * Owner: the caller's thread; one fr_pool_run at a time, and none from within a task. It does not
- * nest or order the indexes. */
+ * Owner: the caller's thread; one fr_pool_run at a time, and none from within a task. The order of
+ * indexes is undefined. */
 #include "base/pool.h"
 
 #include <signal.h>
@@ -31,7 +32,7 @@
 #include "base/thread.h"
 
 enum {
-    WORKERS_MAX = 1024, /* far below what the gate's 15 bits hold */
+    WORKERS_MAX = 1024, /* far less than the gate's 15 bits can count */
     SPIN_NS = 25000,
     PAUSES_PER_CLOCK_READ = 32,
 };
@@ -47,26 +48,26 @@ struct worker {
     pthread_t thread;
 };
 
-/* Indexes that are left of a thread's: from the low 32 bits up to the high ones. */
+/* The indexes left in a thread's range: from the low 32 bits up to the high 32 bits. */
 struct range {
     _Alignas(64) _Atomic uint64_t left;
 };
 
 struct fr_pool {
     _Alignas(64) _Atomic uint64_t gate;
-    /* The job: written by the caller while the gate is closed, read by those inside. */
+    /* The job: written by the caller while the gate is closed, read by the threads inside. */
     _Alignas(64) size_t count;
     fr_pool_task *task;
     void *context;
 
     size_t workers;
     struct range *ranges; /* [workers] */
-    /* 0 where threads outnumber processors: spinning would keep the others from working */
+    /* 0 if threads outnumber processors, because spinning would keep other threads from working */
     uint64_t spin_ns;
     struct worker *threads;
     atomic_bool stopping;
     _Atomic size_t sleeping;
-    pthread_mutex_t mutex; /* guards nothing but the waits below */
+    pthread_mutex_t mutex; /* guards only the waits on the conditions below */
     pthread_cond_t work;
     pthread_cond_t done;
 };
@@ -93,7 +94,7 @@ static void share_out(struct fr_pool *pool)
     }
 }
 
-/* Takes the first or the last index of the range. False: none is left. */
+/* Takes the first or the last index of the range; false: none is left. */
 static bool take_index(struct range *range, bool first, size_t *index)
 {
     uint64_t left = atomic_load_explicit(&range->left, memory_order_relaxed), taken;
@@ -116,8 +117,8 @@ static void run_indexes(struct fr_pool *pool, size_t worker)
             pool->task(pool->context, index, worker);
 }
 
-/* True when there is something to do for a thread that last worked in loop `seen`: a new open loop,
- * or the end. */
+/* Whether there is work for a thread that last worked in loop `seen`: a new open loop, or the
+ * end. */
 static bool has_work(struct fr_pool *pool, uint64_t seen)
 {
     uint64_t gate = atomic_load(&pool->gate);
@@ -137,8 +138,8 @@ static void wait_for_work(struct fr_pool *pool, uint64_t seen)
         } while (now_ns() < until);
     }
     pthread_mutex_lock(&pool->mutex);
-    /* Both sides are sequentially consistent: either the caller sees this thread asleep, or this
-     * thread sees the loop. */
+    /* Both sides are sequentially consistent: either the caller sees that this thread sleeps, or
+     * this thread sees the loop. */
     atomic_fetch_add(&pool->sleeping, 1);
     while (!has_work(pool, seen))
         pthread_cond_wait(&pool->work, &pool->mutex);
@@ -172,9 +173,9 @@ static void *worker_main(void *argument)
     }
 }
 
-/* Signals belong to the thread that installed the handlers. Without a thread there are as many
- * workers as could be started: nothing depends on how many there are, and a check here would end
- * the process for want of a thread. */
+/* Signals belong to the thread that installed the handlers. If the system refuses a thread, the
+ * pool has the workers that could be started. Nothing depends on their number, so this does not end
+ * the process. */
 static void start_threads(struct fr_pool *pool)
 {
     sigset_t all, before;
@@ -283,7 +284,7 @@ void fr_pool_run(struct fr_pool *pool, size_t count, fr_pool_task *task, void *c
         return;
     }
     uint64_t gate = atomic_load(&pool->gate);
-    FR_CHECK((gate & (GATE_OPEN | GATE_INSIDE_MASK)) == 0); /* no second caller, no nesting */
+    FR_CHECK((gate & (GATE_OPEN | GATE_INSIDE_MASK)) == 0); /* no second caller and no nesting */
     FR_CHECK(count <= UINT32_MAX);
     pool->count = count;
     pool->task = task;

@@ -1,13 +1,14 @@
 /* See base/radix.h.
  *
- * Values are scattered by their most significant bits that differ, so many that about as many
- * places as values come out, and what fell together again (McIlroy, Bostic, McIlroy 1993, out of
- * place). What is nearly in order then is finished by insertion. Values that are spread evenly take
- * two scatters where the least significant byte first took eight; those that somebody chose take
- * more, but at least five bits go with each. Every step keeps the order of equal items.
+ * Values are scattered by the highest bits that differ, into about as many places as there are
+ * values; values that fall into the same place are scattered again (McIlroy, Bostic, McIlroy 1993,
+ * out of place). When they are nearly in order, insertion finishes them. Evenly spread values take
+ * two scatters, where sorting by the least significant byte first took eight. Values chosen by an
+ * adversary take more, but each scatter settles at least five bits. Every step keeps the order of
+ * equal items.
  *
- * An item is one word or two, of which the first is its value: the step is written once and
- * compiled for each. */
+ * An item is one word, or two of which the first is its value. The step is written once and
+ * compiled for both. */
 #include "base/radix.h"
 
 #include <stdbool.h>
@@ -30,7 +31,7 @@ ALWAYS_INLINE void insertion(uint64_t *items, uint32_t n, size_t words)
     }
 }
 
-/* How the highest bits that differ are taken out of a value; false: none differs. */
+/* The highest bits that differ, as shift and width; false: the values are equal. */
 struct digit {
     unsigned shift, bits;
 };
@@ -49,7 +50,7 @@ ALWAYS_INLINE bool choose_digit(const uint64_t *items, uint32_t n, size_t words,
     return true;
 }
 
-/* Sorts the items to where they are or into `other`; `sort` is this step for as many words. */
+/* Sorts the items in place or into `other`; `sort` is this step for the same number of words. */
 typedef void sort_step(uint64_t *items, uint64_t *other, uint32_t n, bool into_other);
 
 ALWAYS_INLINE void sort_once(uint64_t *items, uint64_t *other, uint32_t n, bool into_other, size_t words,
@@ -82,7 +83,8 @@ ALWAYS_INLINE void sort_once(uint64_t *items, uint64_t *other, uint32_t n, bool 
             memcpy(items, other, n * words * sizeof(*items));
         return;
     }
-    for (uint32_t v = 0; v < places; v++) { /* each begin has moved to the next one's place */
+    for (uint32_t v = 0; v < places; v++) {
+        /* each begin has moved to the place where the next one began */
         uint32_t end = begins[v];
         if (end > begin)
             sort(other + begin * words, items + begin * words, end - begin, !into_other);

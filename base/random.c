@@ -1,11 +1,11 @@
 /* Counter-based random numbers (idea: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
  * 2011; mixing: the SplitMix finalizer, variant 13 of Stafford, in Steele, Lea, Flood 2014).
  *
- * First round: (seed, stream, key) to a starting point; second round: starting point + (index + 1)
- * * golden ratio. Values are part of the format: initial weights must be the same on every machine
- * and version (golden values in the unit test).
+ * The first round maps (seed, stream, key) to a start; the second one mixes start + (index + 1) *
+ * golden ratio. The values are part of the format: initial weights must be the same on every
+ * machine and in every version (golden values in the unit test).
  *
- * Thread: any, no state. It does not resist an adversary. */
+ * Thread: any; no state. The numbers are predictable for an adversary. */
 #include "base/random_math.h"
 
 #include <string.h>
@@ -40,10 +40,10 @@ float fr_random_weight(uint64_t seed, uint64_t stream, uint64_t key, uint64_t in
     return fr_random_weight_at(fr_random_start(seed, stream, key), index);
 }
 
-/* Where the next pair of numbers goes: pair after pair of each key. */
+/* The place of the next pair of numbers; each key has its pairs in order. */
 struct walk {
     size_t key, pair;
-    uint64_t counter; /* of its draw */
+    uint64_t counter; /* counter of the pair's draw */
 };
 
 static uint64_t first_counter(const struct fr_random_rows *rows, size_t key)
@@ -57,7 +57,8 @@ static void put_pairs(const struct fr_random_rows *rows, struct walk at, const f
     size_t per_key = (rows->index % 2 + rows->n + 1) / 2;
     for (size_t i = 0; i < n; i++) {
         float *to = rows->values[at.key] + rows->offset;
-        size_t place = 2 * at.pair - rows->index % 2; /* of an odd first index: one before */
+        /* if the first index is odd, the first pair begins one place earlier */
+        size_t place = 2 * at.pair - rows->index % 2;
         if (place + 1 < rows->n && place + 1 > 0)
             memcpy(to + place, pairs + 2 * i, 2 * sizeof(float));
         else if (place < rows->n)
@@ -69,8 +70,8 @@ static void put_pairs(const struct fr_random_rows *rows, struct walk at, const f
     }
 }
 
-/* In blocks of pairs, the last of which has some for nobody: loops of a fixed length are vectors
- * throughout. */
+/* Works in blocks of pairs, of which the last block may have unused ones, because loops of a fixed
+ * length are vectorised completely. */
 FR_CLONES
 void fr_random_weights(const struct fr_random_rows *rows)
 {

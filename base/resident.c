@@ -8,7 +8,7 @@
 
 uint64_t fr_resident_bytes(void)
 {
-    char text[256], *second = NULL; /* pages in all, pages resident, .. */
+    char text[256], *second = NULL; /* total pages, resident pages, .. */
     FILE *file = fopen("/proc/self/statm", "re");
     if (!file)
         return 0;

@@ -1,11 +1,11 @@
 /* Bounded queue of pointers: a circular array, one mutex, two condition variables.
  *
- * Invariants: count <= capacity; order is first in, first out; nothing enters after close, what is
- * inside can still be popped. Waits use CLOCK_MONOTONIC, so that a changed wall clock neither
- * shortens nor prolongs them.
+ * Invariants: count <= capacity; first in, first out; after close nothing enters, but items inside
+ * can still be popped. Waits use CLOCK_MONOTONIC, so a change of the wall clock neither shortens
+ * nor prolongs them.
  *
- * Thread: any number on each side. It does not own the items (a ring freed with items inside loses
- * them; drain first). */
+ * Thread: any number on each side. The ring does not own the items: drain it before it is freed, or
+ * they are lost. */
 #include "base/ring.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ struct fr_ring {
     pthread_cond_t not_full;
     void **items; /* owned array of `capacity` */
     size_t capacity;
-    size_t head; /* next to pop */
+    size_t head; /* index of the next item to pop */
     size_t count;
     bool closed;
 };

@@ -1,8 +1,8 @@
 /* Status names, classes and error texts.
  *
- * The class is what a caller does next (retry, drop the input, stop); it depends on the code alone,
- * so that a code never means one thing in one module and another elsewhere. Texts are cut at the
- * end of the array: an error about an error helps nobody.
+ * The class tells the caller what to do next: retry, drop the input, or stop. It depends on the
+ * code alone, so a code has the same meaning in every module. Texts are cut at the end of the
+ * array, without a further error.
  *
  * Thread: any; each struct fr_err belongs to its caller. */
 #include "base/status.h"
@@ -88,14 +88,15 @@ enum fr_status_class fr_status_class(enum fr_status status)
     case FR_E_NO_DESCRIPTORS:
         return FR_CLASS_FATAL;
     }
-    return FR_CLASS_FATAL; /* a code nobody classed must not be retried or dropped */
+    return FR_CLASS_FATAL; /* a code without a class must not be retried or dropped */
 }
 
 enum fr_status fr_err_set(struct fr_err *err, enum fr_status status, const char *format, ...)
 {
     if (!err)
         return status;
-    /* A caller may pass err->text itself as an argument: build aside, then copy. */
+    /* A caller may pass err->text as an argument, so the text is built elsewhere and then
+     * copied. */
     char text[sizeof(err->text)];
     va_list arguments;
     va_start(arguments, format);

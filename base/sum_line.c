@@ -1,6 +1,6 @@
-/* The checksum line of small files. CRC32C finds all changes of up to 32 bits in a row and all but
- * one of 2^32 others. A line that is itself damaged is no such line: then it is part of the text,
- * which whoever reads the text refuses. Thread: any, no state. */
+/* The checksum line of small files. CRC32C detects all changes within 32 consecutive bits, and all
+ * but one in 2^32 of the others. A damaged checksum line does not count as one: it stays part of
+ * the text, and the reader of the text refuses it. Thread: any; no state. */
 #include "base/sum_line.h"
 
 #include <stdio.h>

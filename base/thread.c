@@ -1,4 +1,4 @@
-/* Names are given by the thread that starts another one, so that no thread main has to. */
+/* The starting thread sets the name of the new thread, so that no thread's main function has to. */
 #define _GNU_SOURCE
 #include "base/thread.h"
 
@@ -9,7 +9,7 @@
 
 bool fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument)
 {
-    char text[FR_THREAD_NAME]; /* with the zero; the kernel refuses longer ones */
+    char text[FR_THREAD_NAME]; /* with the NUL; the kernel refuses longer names */
     if (pthread_create(out, NULL, run, argument) != 0)
         return false;
     snprintf(text, sizeof(text), "%s", name);
@@ -17,9 +17,9 @@ bool fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argume
     return true;
 }
 
-/* ---- what they took ---- */
+/* ---- processor time ---- */
 
-/* The first line of /proc/self/task/TID/NAME; empty when the thread has just ended. */
+/* Reads the first line of /proc/self/task/TID/NAME; empty if the thread has just ended. */
 static void read_line(const char *tid, const char *name, char *out, int size)
 {
     char path[64];
@@ -54,7 +54,8 @@ size_t fr_thread_times(struct fr_thread_time *out, size_t capacity)
     DIR *tasks = opendir("/proc/self/task");
     size_t n = 0;
     for (const struct dirent *task = tasks ? readdir(tasks) : NULL; task; task = readdir(tasks)) {
-        char name[FR_THREAD_NAME + 1], times[64]; /* with the line end; ns run, waited, .. */
+        /* name: with the newline; times: ns run, ns waited, .. */
+        char name[FR_THREAD_NAME + 1], times[64];
         if (task->d_name[0] == '.')
             continue;
         read_line(task->d_name, "comm", name, sizeof(name));

@@ -9,7 +9,7 @@
 
 struct fr_arena_block;
 struct fr_arena {
-    struct fr_arena_block *blocks; /* in use, newest first */
+    struct fr_arena_block *blocks; /* blocks in use, newest first */
     struct fr_arena_block *spare;
     size_t block_size; /* 0: 1 MiB */
     size_t used;       /* bytes handed out since the last reset */

@@ -1,5 +1,5 @@
-/* A growing byte buffer (it doubles, and ends the process when memory is refused), little-endian
- * loads and stores, and a bounded reader. */
+/* A growing byte buffer, little-endian loads and stores, and a bounded reader. The buffer doubles
+ * when it is full; refused memory ends the process. */
 #ifndef FR_BASE_BUFFER_H
 #define FR_BASE_BUFFER_H
 
@@ -14,15 +14,16 @@ struct fr_buffer {
 };
 
 void fr_buffer_release(struct fr_buffer *buffer);
-/* Makes room for `extra` more bytes and returns where they go; the size does not change. */
-uint8_t *fr_buffer_grow(struct fr_buffer *buffer, size_t extra); /* the slow path of reserve */
+/* Makes room for `extra` more bytes and returns their address; the size does not change. */
+/* the slow path of fr_buffer_reserve */
+uint8_t *fr_buffer_grow(struct fr_buffer *buffer, size_t extra);
 static inline uint8_t *fr_buffer_reserve(struct fr_buffer *buffer, size_t extra)
 {
     if (buffer->capacity == 0 || buffer->capacity - buffer->size < extra)
         return fr_buffer_grow(buffer, extra);
     return buffer->data + buffer->size;
 }
-/* `bytes` (may be NULL when size is 0) must not lie inside the buffer itself. */
+/* `bytes` (may be NULL when size is 0) must not point into the buffer itself. */
 static inline void fr_buffer_append(struct fr_buffer *buffer, const void *bytes, size_t size)
 {
     if (size == 0)
@@ -31,17 +32,18 @@ static inline void fr_buffer_append(struct fr_buffer *buffer, const void *bytes,
     buffer->size += size;
 }
 void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Puts a NUL behind the text, outside its size, for callers that print it as a string. */
+/* Writes a NUL after the text, outside its size, for callers that print the text as a string. */
 static inline void fr_buffer_terminate(struct fr_buffer *buffer)
 {
     *fr_buffer_reserve(buffer, 1) = '\0';
 }
-/* Appends text as a JSON string. Quotes, backslashes and control characters are escaped; other
- * bytes go as they are, and that they are UTF-8 is the caller's promise. */
+/* Appends text as a JSON string. Quotes, backslashes and control characters are escaped; all other
+ * bytes are copied, so the caller must pass valid UTF-8. */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);
 void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t size);
-/* Appends a float as printf's `%.9g` has it, to the byte, but in a quarter of the time: dumps have
- * tens of millions. Not finite: null, as JSON has no word for it. */
+/* Appends a float exactly as printf's `%.9g` would, in a quarter of the time, because a dump has
+ * tens of millions of floats. A value that is not finite is written as null, because JSON has no
+ * other way. */
 void fr_buffer_number(struct fr_buffer *buffer, float value);
 
 static inline void fr_buffer_clear(struct fr_buffer *buffer)
@@ -102,7 +104,7 @@ static inline void fr_put_f64(struct fr_buffer *b, double v)
     fr_buffer_append(b, &v, sizeof(v));
 }
 
-/* A bounded reader over stored bytes. A read past the end sets `failed` and yields zeros, so one
+/* A bounded reader of stored bytes. A read past the end sets `failed` and returns zeros, so one
  * check at the end is enough. */
 struct fr_reader {
     const uint8_t *at;

@@ -1,6 +1,6 @@
 /* Assertions that stay on in release builds, and arithmetic that cannot overflow silently. FR_CHECK
- * is for invariants and for arguments from our own code, never for data from a wire, a disk or a
- * config. */
+ * checks invariants and arguments from our own code, never data from a wire, a disk or a
+ * configuration. */
 #ifndef FR_BASE_CHECK_H
 #define FR_BASE_CHECK_H
 
@@ -12,11 +12,11 @@
 
 #define FR_CHECK(condition) ((condition) ? (void)0 : fr_check_failed(#condition, __FILE__, __LINE__))
 __attribute__((noreturn, cold)) void fr_check_failed(const char *condition, const char *file, int line);
-/* In a handler of SIGABRT: why this process ends. FR_E_STATE: a failed check; FR_E_NO_MEMORY:
- * memory that was refused; FR_OK: neither, so a library ended it. */
+/* For a handler of SIGABRT: why the process ends. FR_E_STATE: a check failed. FR_E_NO_MEMORY:
+ * memory was refused. FR_OK: neither, so a library called abort. */
 enum fr_status fr_check_status(void);
 
-/* Both write *out only when the result fits, and return false otherwise. */
+/* fr_add_size and fr_mul_size write *out only if the result fits, and return false otherwise. */
 static inline bool fr_add_size(size_t a, size_t b, size_t *out)
 {
     size_t sum;
@@ -41,7 +41,8 @@ static inline bool fr_mul_size(size_t a, size_t b, size_t *out)
  * message. */
 void *fr_alloc(size_t count, size_t size) __attribute__((alloc_size(1, 2), returns_nonnull));
 void *fr_realloc(void *memory, size_t count, size_t size) __attribute__((alloc_size(2, 3), returns_nonnull));
-/* The memory is zeroed and aligned to `alignment` (a power of two). free() releases it. */
+/* Returns zeroed memory aligned to `alignment`, a power of two. The caller releases it with
+ * free(). */
 void *fr_alloc_aligned(size_t alignment, size_t size) __attribute__((returns_nonnull));
 char *fr_strdup(const char *text);
 

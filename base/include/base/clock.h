@@ -1,6 +1,6 @@
-/* Time behind a function table, so that tests and simulation drive it. mono_ns never goes back
- * (intervals, timers); wall_ms is Unix time (logs, record timestamps; of decisions about data only
- * the one that a live record comes from the future). */
+/* Time from a function table, so that tests and simulations can control it. mono_ns never goes
+ * backwards; it serves intervals and timers. wall_ms is Unix time, for logs and record timestamps.
+ * Only one decision about data uses wall_ms: whether a live record comes from the future. */
 #ifndef FR_BASE_CLOCK_H
 #define FR_BASE_CLOCK_H
 
@@ -15,7 +15,7 @@ struct fr_clock {
 
 const struct fr_clock *fr_clock_system(void);
 
-/* A fake clock lies in the caller's memory and is advanced by hand, by one thread. */
+/* A fake clock is in the caller's memory; one thread advances it explicitly. */
 struct fr_clock_fake {
     struct fr_clock clock;
     uint64_t mono_ns;
@@ -24,14 +24,14 @@ struct fr_clock_fake {
 void fr_clock_fake_init(struct fr_clock_fake *fake, int64_t wall_ms);
 void fr_clock_fake_advance_ms(struct fr_clock_fake *fake, int64_t ms);
 
-/* Counts while the machine is suspended, too. Any thread. */
+/* Nanoseconds since boot, including the time for which the machine was suspended. Thread: any. */
 uint64_t fr_clock_boot_ns(void);
-/* Processor time of the process, and of the calling thread. Any thread. */
+/* Processor time of the process and of the calling thread. Thread: any. */
 uint64_t fr_clock_process_ns(void);
 uint64_t fr_clock_thread_ns(void);
 
-/* The instant of CLOCK_MONOTONIC that is so far from now, for waits of pthread; a year at most. Any
- * thread. */
+/* The CLOCK_MONOTONIC time after_ns from now, at most a year ahead, for pthread's timed waits.
+ * Thread: any. */
 struct timespec fr_clock_deadline(uint64_t after_ns);
 
 static inline uint64_t fr_mono_ns(const struct fr_clock *clock)

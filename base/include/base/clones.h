@@ -1,6 +1,7 @@
-/* One body, compiled for three vector widths and chosen when the program starts. Elementwise loops
- * without fused operations give the same bits in each; a loop that reduces fixes its own order. The
- * sanitizers' start-up does not bear the resolver. */
+/* Compiles a function for three vector widths; the program chooses one at start. Elementwise loops
+ * without fused operations give the same bits in each version; a loop that reduces must fix its own
+ * order. Sanitizer builds use no clones, because the resolver runs before the sanitizer is set
+ * up. */
 #ifndef FR_BASE_CLONES_H
 #define FR_BASE_CLONES_H
 

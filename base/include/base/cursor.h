@@ -1,7 +1,7 @@
 /* A bounded pull cursor over one MessagePack or JSON value: the only reader of bytes from outside.
  *
  * Both formats give the same tokens; a container ends with FR_TOKEN_END. Nothing is allocated:
- * strings point into the input, or, for JSON strings with escapes, into a caller's scratch buffer.
+ * strings point into the input or, for JSON strings with escapes, into the caller's scratch buffer.
  *
  * Every length is compared with the bytes that remain before it is used. Depth is limited, and
  * strings of both formats are checked for UTF-8.
@@ -26,15 +26,16 @@ enum fr_token_kind {
     FR_TOKEN_BOOL, /* i: 0 or 1 */
     FR_TOKEN_INT,  /* negative integer, i */
     FR_TOKEN_UINT, /* integer >= 0, u */
-    /* f; JSON numbers with fraction or exponent, or integers beyond 64 bits. size: bytes it had, 4
-     * or 8 (JSON: 8); count: characters of such an integer, which end where the cursor stands, else
-     * 0 */
+    /* f. In JSON: a number with a fraction or an exponent, or an integer beyond 64 bits. size:
+     * bytes of the encoding, 4 or 8 (JSON: 8). count: for such an integer, the number of its
+     * characters, which end at the cursor; otherwise 0. */
     FR_TOKEN_FLOAT,
     /* bytes, size: UTF-8, valid until the next call that uses the scratch buffer */
     FR_TOKEN_STRING,
-    FR_TOKEN_BIN,   /* bytes, size (MessagePack only) */
-    FR_TOKEN_EXT,   /* MessagePack extension: callers treat it as malformed */
-    FR_TOKEN_ARRAY, /* count is a hint: elements (in a map: pairs) in MessagePack, 0 in JSON */
+    FR_TOKEN_BIN, /* bytes, size (MessagePack only) */
+    FR_TOKEN_EXT, /* MessagePack extension, which callers treat as malformed */
+    /* count: in MessagePack the number of elements (in a map: pairs), as a hint; in JSON 0 */
+    FR_TOKEN_ARRAY,
     /* keys and values alternate until FR_TOKEN_END; in JSON a key is always a string */
     FR_TOKEN_MAP,
     FR_TOKEN_END, /* the innermost container is complete */
@@ -56,34 +57,36 @@ struct fr_cursor {
     const uint8_t *begin, *at, *end;
     enum fr_format format;
     uint32_t depth;
-    uint32_t depth_max;  /* default FR_DEPTH_MAX */
-    uint32_t string_max; /* default FR_STRING_MAX; bin has no limit but the bytes that remain */
-    bool passing;        /* inside fr_cursor_pass */
+    uint32_t depth_max; /* default FR_DEPTH_MAX */
+    /* default FR_STRING_MAX; the length of bin is limited by the remaining bytes only */
+    uint32_t string_max;
+    bool passing; /* inside fr_cursor_pass */
     struct {
         uint64_t remaining; /* MessagePack: values left (keys and values of a map) */
         uint8_t is_map;     /* JSON grammar state */
         uint8_t state;
     } level[FR_PASSED_DEPTH_MAX + 1];
-    /* JSON unescaping, overwritten by each string with escapes; NULL is fine for MessagePack */
+    /* buffer for JSON strings with escapes, overwritten by each of them; may be NULL for
+     * MessagePack */
     struct fr_buffer *scratch;
-    const char *problem; /* static text after FR_E_INVALID or FR_E_LIMIT */
+    const char *problem; /* static text, set when FR_E_INVALID or FR_E_LIMIT is returned */
 };
 
 void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void *bytes, size_t size,
                     struct fr_buffer *scratch);
-/* Reads the next token. It returns FR_EOF once the one top-level value is complete and nothing (in
- * JSON: only whitespace) follows, FR_E_INVALID (malformed or trailing bytes) or FR_E_LIMIT (depth,
- * string, number text), with cursor->problem. A failed call does not move, so calling again fails
- * again. */
+/* Reads the next token. FR_EOF: the one top-level value is complete, and nothing (in JSON: only
+ * whitespace) follows. FR_E_INVALID: malformed, or trailing bytes. FR_E_LIMIT: depth, string length
+ * or length of a number's text. With both errors cursor->problem is set. A failed call does not
+ * move the cursor, so calling again fails again. */
 enum fr_status fr_cursor_next(struct fr_cursor *cursor, struct fr_token *token) FR_MUST_CHECK;
-/* Consumes the rest of a value whose first token was just read; of a scalar there is none. */
+/* Consumes the rest of the value whose first token was just read. A scalar has no rest. */
 enum fr_status fr_cursor_skip(struct fr_cursor *cursor, const struct fr_token *first) FR_MUST_CHECK;
-/* Passes over the next value, which nobody reads: it is well-formed, and otherwise of any size,
- * with numbers of any magnitude, and nested up to FR_PASSED_DEPTH_MAX containers deep (FR_E_LIMIT),
- * those around it included. */
+/* Passes over the next value without giving its tokens. The value must be well-formed; it may have
+ * any size and numbers of any magnitude, and containers nested up to FR_PASSED_DEPTH_MAX deep,
+ * those around it included (FR_E_LIMIT). */
 enum fr_status fr_cursor_pass(struct fr_cursor *cursor) FR_MUST_CHECK;
-/* In MessagePack, takes the next value when its encoding is exactly these bytes (1 to 64 of them; a
- * scalar that was a valid token before). So what a reader expects costs one comparison. */
+/* In MessagePack: consumes the next value if its encoding is exactly these bytes (1 to 64 bytes, a
+ * scalar that was a valid token before), so that an expected value costs one comparison. */
 static inline bool fr_cursor_take(struct fr_cursor *cursor, const uint8_t *bytes, size_t size)
 {
     if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
@@ -99,8 +102,8 @@ static inline bool fr_cursor_take(struct fr_cursor *cursor, const uint8_t *bytes
     cursor->level[cursor->depth].remaining -= 1;
     return true;
 }
-/* In MessagePack, takes the next value when it is an unsigned integer, but not in the last bytes of
- * the input, where the general way is as good. */
+/* In MessagePack: consumes the next value if it is an unsigned integer. Returns false in the last 9
+ * bytes of the input, where fr_cursor_next is as good. */
 static inline bool fr_cursor_take_unsigned(struct fr_cursor *cursor, uint64_t *value)
 {
     if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
@@ -120,7 +123,7 @@ static inline bool fr_cursor_take_unsigned(struct fr_cursor *cursor, uint64_t *v
     cursor->level[cursor->depth].remaining -= 1;
     return true;
 }
-/* Does the same for a float, f32 or f64, NaN and infinities included. */
+/* Like fr_cursor_take_unsigned, for a float: f32 or f64, NaN and infinities included. */
 static inline bool fr_cursor_take_float(struct fr_cursor *cursor, double *value)
 {
     if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
@@ -140,14 +143,14 @@ static inline bool fr_cursor_take_float(struct fr_cursor *cursor, double *value)
     cursor->level[cursor->depth].remaining -= 1;
     return true;
 }
-/* Byte position for messages. */
+/* Byte position of the cursor, for messages. */
 static inline size_t fr_cursor_offset(const struct fr_cursor *cursor)
 {
     return (size_t)(cursor->at - cursor->begin);
 }
 
-/* UTF-8 is what RFC 3629 says: shortest forms only, no surrogates, at most U+10FFFF. Most strings
- * are short and ASCII, and those take two loads. */
+/* Valid UTF-8 as RFC 3629 defines it: shortest forms only, no surrogates, at most U+10FFFF. Most
+ * strings are short and ASCII; those take two loads. */
 bool fr_utf8_valid_slow(const uint8_t *at, size_t size);
 static inline bool fr_utf8_valid(const uint8_t *at, size_t size)
 {

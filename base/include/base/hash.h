@@ -1,12 +1,12 @@
-/* Hashes with fixed meaning on disk and wire: MurmurHash3's 64-bit finalizer, XXH3-64, SHA-256
- * (OpenSSL's libcrypto). */
+/* Hashes whose values are stored and sent, so they never change: MurmurHash3's 64-bit finalizer,
+ * XXH3-64, SHA-256 (OpenSSL's libcrypto). */
 #ifndef FR_BASE_HASH_H
 #define FR_BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* fr_fmix64 is a bijection on 64 bits (MurmurHash3, Appleby 2011); its inverse follows. */
+/* A bijection on 64 bits (MurmurHash3, Appleby 2011). fr_fmix64_inverse is its inverse. */
 static inline uint64_t fr_fmix64(uint64_t k)
 {
     k ^= k >> 33;
@@ -18,8 +18,8 @@ static inline uint64_t fr_fmix64(uint64_t k)
 }
 static inline uint64_t fr_fmix64_inverse(uint64_t k)
 {
-    /* A shift by 33 >= 64/2 undoes itself; the factors are the inverses modulo 2^64 of fmix64's, in
-     * reverse order. */
+    /* A shift by 33 >= 64/2 is its own inverse. The factors are the inverses, modulo 2^64, of those
+     * of fr_fmix64, in reverse order. */
     k ^= k >> 33;
     k *= 0x9cb4b2f8129337dbULL;
     k ^= k >> 33;
@@ -30,7 +30,7 @@ static inline uint64_t fr_fmix64_inverse(uint64_t k)
 
 uint64_t fr_xxh3(const void *bytes, size_t size);
 uint64_t fr_xxh3_seed(const void *bytes, size_t size, uint64_t seed);
-struct fr_xxh3_stream; /* for hashes over streams (dump) */
+struct fr_xxh3_stream; /* XXH3-64 of bytes that come in parts (dump) */
 struct fr_xxh3_stream *fr_xxh3_stream_new(void);
 void fr_xxh3_stream_update(struct fr_xxh3_stream *stream, const void *bytes, size_t size);
 uint64_t fr_xxh3_stream_digest(const struct fr_xxh3_stream *stream);
@@ -40,10 +40,10 @@ struct fr_sha256 {
     uint8_t bytes[32];
 };
 struct fr_sha256 fr_sha256(const void *bytes, size_t size);
-struct fr_sha256_stream; /* of what is not held whole */
+struct fr_sha256_stream; /* SHA-256 of bytes that come in parts */
 struct fr_sha256_stream *fr_sha256_stream_new(void);
 void fr_sha256_stream_update(struct fr_sha256_stream *stream, const void *bytes, size_t size);
-/* Of all bytes so far; afterwards the stream is as new. */
+/* Returns the digest of all bytes so far; the stream then begins again. */
 struct fr_sha256 fr_sha256_stream_end(struct fr_sha256_stream *stream);
 void fr_sha256_stream_free(struct fr_sha256_stream *stream);
 /* Returns the first 8 bytes, big-endian: the u64 that delta records carry as `dig`, `prev` and

@@ -38,7 +38,7 @@ FR_HD float fr_select_f32(int condition, float a, float b)
  * +inf above 88.72 and to 0 below -87.3. */
 FR_HD float fr_expf(float x)
 {
-    /* 0 for NaN too: it has no integer part. */
+    /* 0 for NaN too, because NaN has no integer part. */
     float in = fr_select_f32((x >= -87.33654f) & (x <= 88.72283f), x, 0.0f);
     float n = in * 1.44269504088896341f;
     float half = fr_bits_f32(0x3f000000u | (fr_f32_bits(n) & 0x80000000u));
@@ -53,7 +53,7 @@ FR_HD float fr_expf(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     float y = p * (r * r) + r + 1.0f;
-    /* 2^128 does not fit one factor: 2^k = 2^(k - k/2) 2^(k/2). */
+    /* 2^128 does not fit in one factor: 2^k = 2^(k - k/2) 2^(k/2). */
     int32_t low = k >> 1;
     y = y * fr_bits_f32((uint32_t)(k - low + 127) << 23) * fr_bits_f32((uint32_t)(low + 127) << 23);
     y = fr_select_f32(x > 88.72283f, fr_bits_f32(0x7f800000u), y);
@@ -90,7 +90,7 @@ FR_HD float fr_logf(float x)
     return fr_select_f32((x != x) | (x < 0.0f), fr_bits_f32(0x7fc00000u), y);
 }
 
-/* log(1 + x), exact near 0 by the correction of Kahan (HP-15C): log(u) x / (u - 1), u = 1 + x. */
+/* log(1 + x), accurate near 0 by Kahan's correction (HP-15C): log(u) x / (u - 1), u = 1 + x. */
 FR_HD float fr_log1pf(float x)
 {
     float u = 1.0f + x, log = fr_logf(u);
@@ -105,8 +105,8 @@ FR_HD float fr_sigmoidf(float x)
     return fr_select_f32(x >= 0.0f, 1.0f, e) / (1.0f + e);
 }
 
-/* An odd polynomial serves below 0.625 (Cephes form), where 1 - 2/(e^2x + 1) would cancel; above 10
- * the result is 1. */
+/* Below 0.625 an odd polynomial (Cephes form), because 1 - 2/(e^2x + 1) would cancel there; above
+ * 10 the result is 1. */
 FR_HD float fr_tanhf(float x)
 {
     float a = fr_bits_f32(fr_f32_bits(x) & 0x7fffffffu);
@@ -123,9 +123,9 @@ FR_HD float fr_tanhf(float x)
     return fr_select_f32(x != x, x, fr_select_f32(a < 0.625f, small, large));
 }
 
-/* Computes sine and cosine of 2 pi turns, turns in [0, 1). The nearest quarter is taken off
- * exactly; what is left (at most pi / 4) goes through Taylor's series in double, whose next terms
- * are below 2e-13. */
+/* Computes sine and cosine of 2 pi turns, turns in [0, 1). The nearest quarter turn is subtracted
+ * exactly; the rest (at most pi / 4) goes through Taylor's series in double, whose next terms are
+ * below 2e-13. */
 FR_HD void fr_sincos_turns(double turns, float *sine, float *cosine)
 {
     int32_t quarter = (int32_t)(turns * 4.0 + 0.5);

@@ -1,11 +1,13 @@
 /* The keyed order of a state: a bijection from keys to hashes, by which index, batch scratch,
- * shards, slices and the cold store sort (docs/architecture.md, "The store").
+ * shards, slices and the cold store are sorted (docs/architecture.md, "The store").
  *
- * hash = fmix64(key ^ salt) * multiplier (mod 2^64), the multiplier an odd secret made of the salt:
- * multiply-shift hashing (Dietzfelbinger, Hagerup, Katajainen, Penttonen 1997), of which the TOP
- * bits of two different inputs agree in l bits with probability at most 2^(1-l), whoever chose the
- * inputs, as long as the salt is not known to them. So whoever uses the order takes top bits; low
- * bits are only as good as fmix64. Thread: any. */
+ * hash = fmix64(key ^ salt) * multiplier (mod 2^64), where the multiplier is an odd secret derived
+ * from the salt. This is multiply-shift hashing (Dietzfelbinger, Hagerup, Katajainen, Penttonen
+ * 1997): the TOP bits of two different inputs agree in l bits with probability at most 2^(1-l),
+ * even if an adversary chose the inputs, as long as the salt is secret. So users of the order take
+ * the top bits; the low bits are only as good as fmix64.
+ *
+ * Thread: any. */
 #ifndef FR_BASE_ORDER_H
 #define FR_BASE_ORDER_H
 
@@ -17,7 +19,7 @@ struct fr_order {
 };
 
 struct fr_order fr_order_of(uint64_t salt);
-/* A salt nobody can know: of the system's random numbers. */
+/* A salt that nobody can predict, from the system's random numbers. */
 uint64_t fr_order_random_salt(void);
 
 static inline uint64_t fr_order_hash(const struct fr_order *order, uint64_t key)

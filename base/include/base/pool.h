@@ -10,12 +10,12 @@
 
 struct fr_pool;
 
-/* workers >= 1; 1 runs everything in the caller and starts no thread. Where the system refuses
- * threads the pool has fewer workers, at least the caller. */
+/* workers >= 1; 1 runs everything in the caller and starts no thread. If the system refuses
+ * threads, the pool has fewer workers, at least the caller. */
 struct fr_pool *fr_pool_new(size_t workers);
 void fr_pool_free(struct fr_pool *pool);
 size_t fr_pool_workers(const struct fr_pool *pool);
-/* `worker` (0..workers-1) lets a task pick scratch memory of its own. */
+/* `worker` (0..workers-1) lets a task choose its own scratch memory. */
 typedef void fr_pool_task(void *context, size_t index, size_t worker);
 void fr_pool_run(struct fr_pool *pool, size_t count, fr_pool_task *task, void *context);
 

@@ -1,6 +1,7 @@
-/* Counter-based random numbers are a pure function of (seed, stream, key, index): there is no state
- * to save and no order to keep. Two rounds of a 64-bit finalizer mix the combined counter (SplitMix
- * construction, Steele et al. 2014). What only counts is valid as C17 and as CUDA C++. */
+/* Counter-based random numbers: each is a pure function of (seed, stream, key, index), so there is
+ * no state to save and no order to keep. Two rounds of a 64-bit finalizer mix the combined counter
+ * (SplitMix construction, Steele et al. 2014). Functions marked FR_HD are valid as C17 and as CUDA
+ * C++. */
 #ifndef FR_BASE_RANDOM_H
 #define FR_BASE_RANDOM_H
 
@@ -16,7 +17,7 @@ FR_HD uint64_t fr_random_mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Where the draws of a (seed, stream, key) start. Odd factors without simple relations keep tuples
+/* The start of the draws of a (seed, stream, key). Odd factors without simple relations keep tuples
  * of small numbers apart before the first round. */
 FR_HD uint64_t fr_random_start(uint64_t seed, uint64_t stream, uint64_t key)
 {
@@ -40,17 +41,19 @@ double fr_random_uniform(uint64_t seed, uint64_t stream, uint64_t key, uint64_t 
  * sine polynomial, so that every processor and libm gives the same bits (docs/architecture.md,
  * "Exactness"). */
 double fr_random_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
-/* The same for index, index + 1, ... out.n values at once, bit for bit. */
+/* The same numbers as fr_random_uniform for index, index + 1, ...: out.n values at once, bit for
+ * bit. */
 struct fr_doubles {
     double *values;
     size_t n;
 };
 void fr_random_uniforms(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index, struct fr_doubles out);
-/* Initial weights: standard normals in the precision of f32 and for a fraction of the work, two
- * from one draw. Other numbers than fr_random_normal's. */
+/* For initial weights: a standard normal in the precision of f32, at a fraction of the cost,
+ * because one draw gives two numbers. The numbers differ from those of fr_random_normal. */
 float fr_random_weight(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
-/* Those of index, index + 1, ... n values of each key to values[key number] + offset, times scale
- * (in double, rounded once more). Rows with few values are best drawn several at a time. */
+/* Writes the weights of index, index + 1, ... (n values) of each key k to values[k] + offset, times
+ * scale (multiplied in double and rounded once more). Rows with few values are best drawn several
+ * at a time. */
 struct fr_random_rows {
     uint64_t seed, stream, index;
     double scale;
@@ -59,8 +62,8 @@ struct fr_random_rows {
     size_t n_keys, offset, n;
 };
 void fr_random_weights(const struct fr_random_rows *rows);
-/* Draws the same again until it is within two standard deviations. index < 2^32, because the higher
- * bits count the draws. */
+/* A standard normal, drawn again until it is within two standard deviations. index < 2^32, because
+ * the higher bits count the draws. */
 double fr_random_truncated_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
 
 #endif

@@ -1,6 +1,6 @@
-/* What draws become: uniform and normal numbers as functions of the bits drawn, for the processor
- * (base/random.h) and for devices alike: valid as C17 and as CUDA C++. Basic operations and sqrt
- * only, so that every processor gives the same bits (-ffp-contract=off). */
+/* Uniform and normal numbers as functions of the bits drawn, for the processor (base/random.h) and
+ * for devices: valid as C17 and as CUDA C++. Only basic operations and sqrt are used, so that every
+ * processor gives the same bits (-ffp-contract=off). */
 #ifndef FR_BASE_RANDOM_MATH_H
 #define FR_BASE_RANDOM_MATH_H
 
@@ -17,14 +17,14 @@ FR_HD double fr_random_bits_of_double(uint64_t bits)
     return x;
 }
 
-/* An integer below 2^52 as a number: the mantissa of 2^52 + it. Vector units without a conversion
- * of 64-bit integers have this. */
+/* Converts an integer below 2^52: n becomes the mantissa of 2^52 + n. Vector units without a
+ * conversion of 64-bit integers can do this. */
 FR_HD double fr_random_small_integer(uint64_t n)
 {
     return fr_random_bits_of_double(n | 0x4330000000000000ULL) - 0x1p52;
 }
 
-/* An integer of at most 2^53, exactly. */
+/* Converts an integer of at most 2^53 exactly. */
 FR_HD double fr_random_integer(uint64_t n)
 {
     return fr_random_small_integer(n >> 32) * 0x1p32 + fr_random_small_integer(n & 0xffffffffULL);
@@ -56,18 +56,18 @@ FR_HD double fr_random_log_unit(double x)
     return exponent * 0.69314718055994531 + 2.0 * s * p;
 }
 
-/* cos(2 pi u) for u in [0, 1): a quarter turn is exact in u, the rest |f| <= pi/4 goes through the
- * Taylor polynomials. */
+/* cos(2 pi u) for u in [0, 1). The nearest quarter turn is exact in u; the rest, |f| <= pi/4, goes
+ * through the Taylor polynomials. */
 FR_HD double fr_random_cos_turn(double u)
 {
     double t = u * 4.0;
-    /* t + 0.5 cut to a whole number, 0 to 4, without leaving the vector unit */
+    /* t + 0.5 truncated to a whole number, 0 to 4, without leaving the vector unit */
     double h = t + 0.5;
     double quarter = (h >= 1.0 ? 1.0 : 0.0) + (h >= 2.0 ? 1.0 : 0.0) + (h >= 3.0 ? 1.0 : 0.0) + (h >= 4.0 ? 1.0 : 0.0);
     double f = (t - quarter) * 1.5707963267948966;
     double z = f * f;
-    /* Factors from one term to the next, last first: z/(k(k+1)) for the sine, z/(k(k-1)) for the
-     * cosine, k = 16, 14, .. 2. */
+    /* Factors from one term to the next, the last term's first: z/(k(k+1)) for the sine, z/(k(k-1))
+     * for the cosine, k = 16, 14, .. 2. */
     const double sine_step[] = {1.0 / 272, 1.0 / 210, 1.0 / 156, 1.0 / 110, 1.0 / 72, 1.0 / 42, 1.0 / 20, 1.0 / 6};
     const double cosine_step[] = {1.0 / 240, 1.0 / 182, 1.0 / 132, 1.0 / 90, 1.0 / 56, 1.0 / 30, 1.0 / 12, 1.0 / 2};
     double sine = 1.0, cosine = 1.0;
@@ -88,8 +88,8 @@ FR_HD double fr_random_normal_of(uint64_t a, uint64_t b)
     return sqrt(-2.0 * fr_random_log_unit(u1)) * fr_random_cos_turn(fr_random_unit_interval(b));
 }
 
-/* The same method for initial weights, in f32: one draw gives two numbers, its upper half their
- * radius, its lower half their angle. */
+/* Box and Muller's method for initial weights, in f32: one draw gives two numbers. Its upper half
+ * is their radius, its lower half their angle. */
 FR_HD float fr_random_radius(uint32_t bits)
 {
     /* (0, 1]: both parts are exact, so their sum is rounded once */
@@ -97,8 +97,8 @@ FR_HD float fr_random_radius(uint32_t bits)
     return sqrtf(-2.0f * fr_logf(u));
 }
 
-/* Cosine and sine of bits / 2^32 turns. What the nearest quarter leaves, |f| <= pi/4, goes through
- * the Taylor polynomials up to f^8 and f^9. */
+/* Cosine and sine of bits / 2^32 turns. The nearest quarter turn is subtracted; the rest, |f| <=
+ * pi/4, goes through the Taylor polynomials up to f^8 and f^9. */
 FR_HD void fr_random_angle(uint32_t bits, float *cosine, float *sine)
 {
     uint32_t quarter = (bits + 0x20000000u) >> 30;
@@ -121,7 +121,7 @@ FR_HD float fr_random_weight_at(uint64_t start, uint64_t index)
     return fr_random_radius((uint32_t)(bits >> 32)) * (index % 2 == 0 ? cosine : sine);
 }
 
-/* Draw `index` of a start (fr_random_start), as base/random.h's functions have them. */
+/* The numbers of base/random.h: draw `index` from a start (fr_random_start). */
 FR_HD double fr_random_uniform_at(uint64_t start, uint64_t index)
 {
     return fr_random_unit_interval(fr_random_draw(start, index));
@@ -134,7 +134,8 @@ FR_HD double fr_random_normal_at(uint64_t start, uint64_t index)
 
 FR_HD double fr_random_truncated_normal_at(uint64_t start, uint64_t index)
 {
-    enum { DRAWS_MAX = 64 }; /* one in 22 is drawn again: 64 in a row have a chance of 1e-86 */
+    /* one number in 22 is drawn again; the chance of 64 in a row is 1e-86 */
+    enum { DRAWS_MAX = 64 };
     for (uint64_t draw = 0; draw < DRAWS_MAX; draw++) {
         double x = fr_random_normal_at(start, index + (draw << 32));
         if (x >= -2.0 && x <= 2.0)

@@ -1,8 +1,8 @@
 /* Status codes and error texts shared by every module.
  *
- * A function that can fail returns enum fr_status; a boundary call (open, load, parse) also fills a
- * struct fr_err with a text an operator can act on: what failed, where, and what to do next. Hot
- * paths return the status only. */
+ * A function that can fail returns enum fr_status. A call at a boundary (open, load, parse) also
+ * fills a struct fr_err with a text that an operator can act on: what failed, where, and what to do
+ * next. Hot paths return the status only. */
 #ifndef FR_BASE_STATUS_H
 #define FR_BASE_STATUS_H
 
@@ -25,15 +25,15 @@ enum fr_status {
     FR_E_BUSY = -9,         /* lock held by another process */
     FR_E_UNAVAILABLE = -10, /* peer not reachable now: retry */
     FR_E_DENIED = -11,      /* not authorised */
-    /* model, format, timeline or topic is not ours, or a path is of something else: an operator
-     * must decide (exit 3) */
+    /* model, format, timeline or topic is not ours, or the path is used by something else: an
+     * operator must decide (exit 3) */
     FR_E_MISMATCH = -12,
     FR_E_NONFINITE = -13,      /* a number that must be finite is not */
     FR_E_LOST = -14,           /* the log itself lost records (P8) */
     FR_E_STATE = -15,          /* call out of order; a bug in the caller */
     FR_E_UNSUPPORTED = -16,    /* valid, but not in this version */
-    FR_E_CANCELLED = -17,      /* somebody asked for the end: nothing is wrong, try again */
-    FR_E_NO_DESCRIPTORS = -18, /* the process, or the system, opens no further file */
+    FR_E_CANCELLED = -17,      /* the end was requested: nothing is wrong, try again */
+    FR_E_NO_DESCRIPTORS = -18, /* the process or the system cannot open another file */
 };
 
 enum fr_status_class { FR_CLASS_OK, FR_CLASS_RETRY, FR_CLASS_DROP, FR_CLASS_FATAL };
@@ -53,7 +53,7 @@ enum fr_status_class fr_status_class(enum fr_status status);
  * well. */
 enum fr_status fr_err_set(struct fr_err *err, enum fr_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Puts "text: " before what err already says. */
+/* Puts "text: " in front of err's text. */
 enum fr_status fr_err_wrap(struct fr_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

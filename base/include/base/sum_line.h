@@ -1,15 +1,15 @@
-/* A checksum as the last line of a small text file, "# crc32c 0123abcd": a comment to what reads
- * the text by lines, cut off by who takes the line. Thread: any, no state. */
+/* A checksum as the last line of a small text file, "# crc32c 0123abcd". Programs that read the
+ * text line by line see a comment; fr_sum_line_take removes the line. Thread: any; no state. */
 #ifndef FR_BASE_SUM_LINE_H
 #define FR_BASE_SUM_LINE_H
 
 #include "base/buffer.h"
 #include "base/status.h"
 
-/* Appends a line break and the line. */
+/* Appends a line break and the checksum line. */
 void fr_sum_line_append(struct fr_buffer *text);
-/* Cuts both off again. FR_E_CORRUPT: the text is not the one they were appended to. FR_E_NOT_FOUND:
- * there is no such line, and the text stays as it is. */
+/* Removes the line break and the checksum line. FR_E_CORRUPT: the checksum is not that of the text.
+ * FR_E_NOT_FOUND: there is no such line, and the text does not change. */
 enum fr_status fr_sum_line_take(struct fr_buffer *text) FR_MUST_CHECK;
 
 #endif
