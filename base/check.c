@@ -20,7 +20,8 @@ enum fr_status fr_check_status(void)
     return (enum fr_status)ended_by;
 }
 
-__attribute__((noreturn, cold, format(printf, 2, 3))) static void end(enum fr_status status, const char *format, ...)
+__attribute__((noreturn, cold, format(printf, 2, 3))) static void end_process(enum fr_status status, const char *format,
+                                                                              ...)
 {
     char text[512];
     va_list arguments;
@@ -34,12 +35,13 @@ __attribute__((noreturn, cold, format(printf, 2, 3))) static void end(enum fr_st
 
 void fr_check_failed(const char *condition, const char *file, int line)
 {
-    end(FR_E_STATE, "%s:%d: check failed: %s\n", file, line, condition);
+    end_process(FR_E_STATE, "%s:%d: check failed: %s\n", file, line, condition);
 }
 
 __attribute__((noreturn, cold)) static void refused(size_t count, size_t size)
 {
-    end(FR_E_NO_MEMORY,
+    end_process(
+        FR_E_NO_MEMORY,
         "out of memory: %zu x %zu bytes were refused; lower the configured limits or give the machine more memory\n",
         count, size);
 }

@@ -68,7 +68,7 @@ static void take_limit(uint64_t bytes, struct fr_machine *out)
 }
 
 /* Reads one group, with the file names of both versions. */
-static void look_at(const char *group, struct fr_machine *out)
+static void read_group(const char *group, struct fr_machine *out)
 {
     uint64_t quota[2], period[2], bytes[2];
     if (read_in(group, "cpu.max", quota) == 2 && quota[1] > 0)
@@ -81,7 +81,7 @@ static void look_at(const char *group, struct fr_machine *out)
 }
 
 /* Reads a group and its parents. */
-static void climb(const char *tree, const char *path, struct fr_machine *out)
+static void read_group_and_parents(const char *tree, const char *path, struct fr_machine *out)
 {
     char group[PATH_MAX];
     size_t root = strlen(tree);
@@ -89,7 +89,7 @@ static void climb(const char *tree, const char *path, struct fr_machine *out)
     if (length < 0 || (size_t)length >= sizeof(group))
         return;
     for (int i = 0; i < GROUPS_MAX; i++) {
-        look_at(group, out);
+        read_group(group, out);
         char *slash = strrchr(group + root, '/');
         if (!slash)
             return;
@@ -97,7 +97,7 @@ static void climb(const char *tree, const char *path, struct fr_machine *out)
     }
 }
 
-static bool names(const char *controllers, const char *wanted)
+static bool names_controller(const char *controllers, const char *wanted)
 {
     size_t length = strlen(wanted);
     for (const char *at = controllers; at; at = strchr(at, ','), at = at ? at + 1 : NULL)
@@ -107,7 +107,7 @@ static bool names(const char *controllers, const char *wanted)
 }
 
 /* A line of /proc/self/cgroup: number, controllers, path; version 2 has no controllers. */
-static void look_at_line(const char *root, char *line, struct fr_machine *out)
+static void read_group_line(const char *root, char *line, struct fr_machine *out)
 {
     static const char *const wanted[] = {"cpu", "memory"};
     char tree[PATH_MAX];
@@ -118,11 +118,11 @@ static void look_at_line(const char *root, char *line, struct fr_machine *out)
     *path++ = '\0';
     controllers++;
     if (controllers[0] == '\0' && snprintf(tree, sizeof(tree), "%s/sys/fs/cgroup", root) < (int)sizeof(tree))
-        climb(tree, path, out);
+        read_group_and_parents(tree, path, out);
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-        if (names(controllers, wanted[i]) &&
+        if (names_controller(controllers, wanted[i]) &&
             snprintf(tree, sizeof(tree), "%s/sys/fs/cgroup/%s", root, wanted[i]) < (int)sizeof(tree))
-            climb(tree, path, out);
+            read_group_and_parents(tree, path, out);
 }
 
 /* ---- all of it ---- */
@@ -154,7 +154,7 @@ void fr_machine_read(const char *root, struct fr_machine *out)
     int length = snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
     FILE *file = length > 0 && (size_t)length < sizeof(path) ? fopen(path, "re") : NULL;
     for (int i = 0; file && i < GROUPS_MAX && fgets(line, sizeof(line), file); i++)
-        look_at_line(root, line, out);
+        read_group_line(root, line, out);
     if (file)
         (void)fclose(file);
 }
