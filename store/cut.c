@@ -85,7 +85,7 @@ size_t fr_cut_bytes(const struct fr_cut *cut)
 
 /* Determines what the epoch holds of an entry, and updates the entry's flags for the next epoch.
  * The caller buries dead entries and marks carried ones. */
-static struct cut_item settle_entry(struct fr_shard *shard, uint32_t number, uint64_t epoch)
+static struct cut_item cut_entry(struct fr_shard *shard, uint32_t number, uint64_t epoch)
 {
     struct fr_entry *entry = fr_shard_entry(shard, number);
     struct cut_item item = {.kind = FR_IMAGE_ROW};
@@ -115,7 +115,7 @@ static struct cut_item settle_entry(struct fr_shard *shard, uint32_t number, uin
 
 /* Returns the shard's dirty keys in hash order, in the memory of the dirty list, which is empty
  * from now on. A key listed during the cut overwrites a key that was already cut. */
-static const uint64_t *take_dirty(struct fr_shard *shard, const struct cut_range *range, size_t *n)
+static const uint64_t *sort_dirty(struct fr_shard *shard, const struct cut_range *range, size_t *n)
 {
     FR_CHECK(shard->n_dirty <= UINT32_MAX);
     *n = shard->n_dirty;
@@ -125,7 +125,7 @@ static const uint64_t *take_dirty(struct fr_shard *shard, const struct cut_range
     return shard->dirty;
 }
 
-static void carry(struct fr_carried_key **keys, size_t *n, size_t *capacity, const struct fr_carried_key *key)
+static void add_carried(struct fr_carried_key **keys, size_t *n, size_t *capacity, const struct fr_carried_key *key)
 {
     if (*n == *capacity) {
         *capacity = *capacity ? 2 * *capacity : CARRIED_MIN;
@@ -173,7 +173,7 @@ static void cut_key(struct fr_cut *cut, size_t index, uint64_t hash, uint32_t nu
      * twice. */
     if (number == FR_NO_ENTRY || !(fr_shard_entry(shard, number)->flags & FR_ENTRY_DIRTY))
         return;
-    struct cut_item item = settle_entry(shard, number, cut->epoch);
+    struct cut_item item = cut_entry(shard, number, cut->epoch);
     struct fr_image head = {.key = fr_order_key(&cut->store->order, hash),
                             .table = (uint32_t)(index / FR_SHARDS),
                             .size = image_size(table, item.kind),
@@ -184,7 +184,7 @@ static void cut_key(struct fr_cut *cut, size_t index, uint64_t hash, uint32_t nu
         fr_entry_mark_dirty(shard, fr_shard_entry(shard, number), FR_PENDING_IMAGE_SIZE);
         struct fr_carried_key key = {
             .table = head.table, .key = head.key, .seen_ms = item.seen_ms, .count = item.count};
-        carry(&range->carried, &range->n_carried, &range->capacity_carried, &key);
+        add_carried(&range->carried, &range->n_carried, &range->capacity_carried, &key);
     } else if (item.kind == FR_IMAGE_ABSENT) {
         fr_entry_bury(shard, hash, cut->epoch);
     }
@@ -199,7 +199,7 @@ static void cut_shard(void *context, size_t index, size_t worker)
     struct cut_range *range = &cut->ranges[index];
     uint32_t numbers[ROW_AHEAD]; /* valid until the last one is written: nothing moves before */
     size_t n;
-    const uint64_t *hashes = take_dirty(shard, range, &n);
+    const uint64_t *hashes = sort_dirty(shard, range, &n);
     for (size_t i = 0; i < n + ROW_AHEAD; i++) {
         if (i + GROUP_AHEAD - ROW_AHEAD < n)
             fr_index_prefetch(&shard->index, hashes[i + GROUP_AHEAD - ROW_AHEAD]);
@@ -247,7 +247,7 @@ static size_t image_room(const struct fr_table *table)
 }
 
 /* Gives every shard its scratch and its part of the record. */
-static uint8_t *take_room(struct fr_cut *cut, struct fr_stage *stage)
+static uint8_t *reserve_room(struct fr_cut *cut, struct fr_stage *stage)
 {
     const struct fr_store *store = cut->store;
     size_t n_shards = (size_t)store->n_tables * FR_SHARDS, total = 0, bytes = 0;
@@ -289,7 +289,7 @@ static void join_parts(struct fr_cut *cut, uint8_t *begin, struct fr_stage *stag
         end += bytes;
         n += range->n;
         for (size_t c = 0; c < range->n_carried; c++)
-            carry(&cut->carried, &cut->n_carried, &cut->capacity_carried, &range->carried[c]);
+            add_carried(&cut->carried, &cut->n_carried, &cut->capacity_carried, &range->carried[c]);
     }
     fr_stage_ordered(stage, n, (size_t)(end - begin), cut->store->n_tables ? cut->store->n_tables - 1 : 0);
     /* carried keys are sorted by table and key in the section */
@@ -304,7 +304,7 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
     FR_CHECK(stage->epoch <= UINT32_MAX); /* enough for 13 years of ten cuts a second */
     cut->epoch = stage->epoch;
     cut->forgettable = fr_store_forgettable(store);
-    uint8_t *begin = take_room(cut, stage);
+    uint8_t *begin = reserve_room(cut, stage);
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, cut_shard, cut);
     join_parts(cut, begin, stage);
     fr_admission_cut(store, stage);

@@ -74,7 +74,7 @@ void fr_entry_list_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t 
 }
 
 /* After an entry was removed from the index: moves the last item of its array into its place. */
-static void vacate(struct fr_shard *shard, uint32_t number)
+static void fill_hole(struct fr_shard *shard, uint32_t number)
 {
     struct fr_entries *entries = &shard->entries;
     uint32_t kind = number & FR_LIGHT;
@@ -121,7 +121,7 @@ uint32_t fr_entry_make_live(struct fr_shard *shard, uint64_t hash, uint32_t numb
         shard->counts.pending--;
     uint32_t made = push_live(shard, entry);
     fr_index_renumber(&shard->index, hash, number, made);
-    vacate(shard, number);
+    fill_hole(shard, number);
     return made;
 }
 
@@ -154,7 +154,7 @@ void fr_entry_drop(struct fr_shard *shard, uint32_t number)
     const struct fr_entry *entry = fr_shard_entry(shard, number);
     uncount(shard, entry);
     fr_index_erase(&shard->index, entry->hash, number);
-    vacate(shard, number);
+    fill_hole(shard, number);
 }
 
 void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason)
@@ -169,7 +169,7 @@ void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason)
     if (entry->state == FR_ENTRY_LIVE) {
         uint32_t dead = push_light(shard, *entry, FR_ENTRY_DEAD);
         fr_index_renumber(&shard->index, entry->hash, number, dead);
-        vacate(shard, number);
+        fill_hole(shard, number);
         entry = fr_shard_entry(shard, dead);
     }
     entry->state = FR_ENTRY_DEAD;

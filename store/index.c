@@ -191,7 +191,7 @@ void fr_index_renumber(struct fr_index *index, uint64_t hash, uint32_t from, uin
 /* ---- growth ---- */
 
 /* Adds an entry to a segment that is being built, from which nothing has been erased yet. */
-static void fill(struct fr_segment *made, uint32_t home, uint8_t tag, uint32_t number)
+static void put_entry(struct fr_segment *made, uint32_t home, uint8_t tag, uint32_t number)
 {
     uint32_t g = home;
     for (uint32_t i = 0;; i++, g = g + 1 == made->n_groups ? 0 : g + 1) {
@@ -208,10 +208,10 @@ static void fill(struct fr_segment *made, uint32_t home, uint8_t tag, uint32_t n
     }
 }
 
-static void fill_by_hash(struct fr_segment *made, const struct fr_entries *entries, uint32_t number)
+static void put_entry_by_hash(struct fr_segment *made, const struct fr_entries *entries, uint32_t number)
 {
     uint64_t hash = fr_entries_at(entries, number)->hash;
-    fill(made, fr_segment_home(made, hash), fr_segment_tag(made, hash), number);
+    put_entry(made, fr_segment_home(made, hash), fr_segment_tag(made, hash), number);
 }
 
 /* Computes the home of a place; false if the place is too far from its home to tell. */
@@ -237,7 +237,7 @@ static void distribute(const struct fr_segment *from, const struct fr_entries *e
         for (uint32_t full = fr_group_full(group); full; full &= full - 1) {
             uint32_t number = group->numbers[__builtin_ctz(full)];
             uint64_t hash = fr_entries_at(entries, number)->hash;
-            fill_by_hash(to[(hash << (FR_SHARD_BITS + depth)) >> 63], entries, number);
+            put_entry_by_hash(to[(hash << (FR_SHARD_BITS + depth)) >> 63], entries, number);
         }
     }
 }
@@ -265,7 +265,7 @@ static bool carried_home(const struct fr_segment *from, uint32_t home, uint8_t t
 
 /* Puts every entry of `from` into a segment of the same depth, in which the tags stay the same. The
  * few entries that must be read are collected, so that their cache misses overlap. */
-static void carry(const struct fr_segment *from, const struct fr_entries *entries, struct fr_segment *to)
+static void carry_entries(const struct fr_segment *from, const struct fr_entries *entries, struct fr_segment *to)
 {
     uint32_t waiting[LOOK_AHEAD + FR_GROUP_PLACES], n = 0;
     for (uint32_t g = 0; g < from->n_groups; g++) {
@@ -273,7 +273,7 @@ static void carry(const struct fr_segment *from, const struct fr_entries *entrie
         for (uint32_t full = fr_group_full(group); full; full &= full - 1) {
             uint32_t at = (uint32_t)__builtin_ctz(full), number = group->numbers[at], home, carried;
             if (home_of(from, g, at, &home) && carried_home(from, home, group->tags[at], to, &carried)) {
-                fill(to, carried, group->tags[at], number);
+                put_entry(to, carried, group->tags[at], number);
             } else {
                 __builtin_prefetch(fr_entries_at(entries, number));
                 waiting[n++] = number;
@@ -282,7 +282,7 @@ static void carry(const struct fr_segment *from, const struct fr_entries *entrie
         if (n < LOOK_AHEAD && g + 1 < from->n_groups)
             continue;
         for (uint32_t i = 0; i < n; i++)
-            fill_by_hash(to, entries, waiting[i]);
+            put_entry_by_hash(to, entries, waiting[i]);
         n = 0;
     }
 }
@@ -295,7 +295,7 @@ static void rebuild(struct fr_index *index, const struct fr_entries *entries, ui
     struct fr_segment made = make_segment(index, prefix, old.depth, n_groups);
     struct fr_segment *const to[2] = {&made, &made};
     if (old.tag_shift > 0 && made.tag_shift > 0)
-        carry(&old, entries, &made);
+        carry_entries(&old, entries, &made);
     else
         distribute(&old, entries, old.depth, to);
     index->segments[s] = made;

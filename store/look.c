@@ -251,7 +251,7 @@ static void gather_shard(void *context, size_t index, size_t worker)
         fr_tier_fetch(plan, t, s);
 }
 
-static void run(struct fr_plan *plan, size_t count, fr_pool_task *task)
+static void run_tasks(struct fr_plan *plan, size_t count, fr_pool_task *task)
 {
     if (!plan->alone) {
         fr_pool_run(plan->store->pool, count, task, plan);
@@ -270,9 +270,9 @@ void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead
     plan->alone = alone;
     read_clicks(plan);
     lay_out(plan);
-    run(plan, plan->n_units, scatter_unit);
+    run_tasks(plan, plan->n_units, scatter_unit);
     place_shards(plan);
-    run(plan, (size_t)store->n_tables * FR_SHARDS, gather_shard);
+    run_tasks(plan, (size_t)store->n_tables * FR_SHARDS, gather_shard);
 }
 
 static void look_ahead(struct fr_store *store, const struct fr_batch *batch, bool alone)

@@ -99,7 +99,7 @@ static void count_key(const struct resolve *r, struct plan_key *key)
     fr_entry_mark_dirty(shard, &light->entry, FR_PENDING_IMAGE_SIZE);
 }
 
-static void remember(const struct resolve *r, const struct plan_key *key, struct plan_undo *undo)
+static void remember_key(const struct resolve *r, const struct plan_key *key, struct plan_undo *undo)
 {
     if (key->number == FR_NO_ENTRY) {
         undo->state = 0;
@@ -122,7 +122,7 @@ static void remember(const struct resolve *r, const struct plan_key *key, struct
 static void apply_key(const struct resolve *r, struct plan_key *key, struct plan_undo *undo)
 {
     struct fr_shard *shard = r->shard;
-    remember(r, key, undo);
+    remember_key(r, key, undo);
     bool live = key->number != FR_NO_ENTRY && !(key->number & FR_LIGHT);
     if (!live && key->n_counted > 0)
         count_key(r, key);
@@ -288,7 +288,7 @@ static void number_unit(void *context, size_t index, size_t worker)
             unique_of[table->records[r].occurrence] = table->unique_begin[s] + table->record_keys[r];
 }
 
-static void take_turns(struct fr_store *store)
+static void swap_plans(struct fr_store *store)
 {
     struct fr_plan *ahead = store->ahead;
     store->ahead = store->plan;
@@ -316,7 +316,7 @@ static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
 {
     if (store->looked == batch)
-        take_turns(store);
+        swap_plans(store);
     plan_batch(store, batch, watermark_ms, rows);
     store->undoable = 1;
 }
@@ -324,7 +324,7 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
 void fr_store_plan_next(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms,
                         struct fr_rows *rows)
 {
-    take_turns(store); /* keeps what is needed to undo the plan before */
+    swap_plans(store); /* keeps what is needed to undo the plan before */
     plan_batch(store, batch, watermark_ms, rows);
     store->undoable = store->undoable > 0 ? 2 : 1;
 }
@@ -388,5 +388,5 @@ void fr_store_undo(struct fr_store *store)
     store->plans--;
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, undo_shard, store->plan);
     if (--store->undoable > 0)
-        take_turns(store);
+        swap_plans(store);
 }

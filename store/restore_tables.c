@@ -25,7 +25,7 @@ enum { INDEX_BYTES = 8 }; /* approximate bytes that a key takes in the index */
 
 /* Marks the entry as held by an epoch, so that it stays in memory while that epoch is not
  * folded. */
-static void settle(struct fr_entry *entry, uint8_t flags, uint64_t epoch)
+static void mark_restored(struct fr_entry *entry, uint8_t flags, uint64_t epoch)
 {
     entry->flags = flags;
     entry->changed = (uint32_t)epoch;
@@ -38,7 +38,7 @@ static void restore_row(const struct fr_table *table, struct fr_shard *shard, ui
         number = fr_entry_make_live(shard, hash, number);
     struct fr_live_entry *live = fr_entries_live(&shard->entries, number);
     memcpy(fr_entries_image(&shard->entries, number), image->bytes, table->image_size);
-    settle(&live->entry, FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED, image->epoch);
+    mark_restored(&live->entry, FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED, image->epoch);
 }
 
 static void restore_pending(struct fr_shard *shard, uint64_t hash, uint32_t number, const struct fr_image *image)
@@ -51,7 +51,7 @@ static void restore_pending(struct fr_shard *shard, uint64_t hash, uint32_t numb
         number = fr_entry_make_pending(shard, hash, number);
     struct fr_light_entry *light = fr_entries_light(&shard->entries, number);
     fr_pending_load(image->bytes, &light->seen_ms, &light->count);
-    settle(&light->entry, FR_ENTRY_IN_EPOCH, image->epoch);
+    mark_restored(&light->entry, FR_ENTRY_IN_EPOCH, image->epoch);
 }
 
 /* The cold store may still hold an older image, so the absence is remembered until it is folded. */
@@ -64,7 +64,7 @@ static void restore_absent(struct fr_shard *shard, uint64_t hash, uint32_t numbe
         fr_shard_entry(shard, number)->flags = FR_ENTRY_BURIED;
         fr_entry_remove(shard, number, FR_ABSENT_SILENT);
     }
-    settle(fr_shard_entry(shard, fr_shard_find(shard, hash)), FR_ENTRY_BURIED, image->epoch);
+    mark_restored(fr_shard_entry(shard, fr_shard_find(shard, hash)), FR_ENTRY_BURIED, image->epoch);
     fr_entry_bury(shard, hash, image->epoch);
 }
 

@@ -74,7 +74,7 @@ static enum fr_status take_image(void *self, size_t index, uint64_t hash, const 
 }
 
 /* Asks the cold store for the keys listed as missing. */
-static void ask(struct fr_plan *plan, uint32_t t, struct plan_fetched *fetched, size_t n)
+static void fetch_missing(struct fr_plan *plan, uint32_t t, struct plan_fetched *fetched, size_t n)
 {
     struct fr_err err = {.status = FR_OK};
     struct fetching fetching = {.table = &plan->store->tables[t], .fetched = fetched};
@@ -120,7 +120,7 @@ void fr_tier_fetch(struct fr_plan *plan, uint32_t t, uint32_t s)
         return;
     size_t n = list_missing(plan, t, s, true);
     if (n > 0)
-        ask(plan, t, fetched, n);
+        fetch_missing(plan, t, fetched, n);
 }
 
 void fr_tier_enter(const struct fr_table *table, struct fr_shard *shard, uint64_t hash, uint8_t kind,
@@ -197,7 +197,7 @@ void fr_tier_take(struct fr_plan *plan, uint32_t t, uint32_t s)
     size_t n = list_missing(plan, t, s, false);
     if (n == 0)
         return;
-    ask(plan, t, &plan->tables[t].fetched[s], n);
+    fetch_missing(plan, t, &plan->tables[t].fetched[s], n);
     enter_fetched(plan, t, s);
 }
 
