@@ -425,7 +425,7 @@ static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *e
 }
 
 /* Makes sure that a file is open and may take `bytes` more. */
-static enum fr_status ready(struct fr_cold_writer *writer, size_t bytes, struct fr_err *err)
+static enum fr_status ready_file(struct fr_cold_writer *writer, size_t bytes, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
     if (writer->sst && writer->file_bytes >= writer->file_max)
@@ -437,10 +437,10 @@ static enum fr_status ready(struct fr_cold_writer *writer, size_t bytes, struct 
 }
 
 /* *value: where the caller writes the value. */
-static enum fr_status put(struct fr_cold_writer *writer, const uint8_t *key, size_t key_size, size_t value_size,
-                          uint8_t **value, struct fr_err *err)
+static enum fr_status put_entry(struct fr_cold_writer *writer, const uint8_t *key, size_t key_size, size_t value_size,
+                                uint8_t **value, struct fr_err *err)
 {
-    enum fr_status status = ready(writer, key_size + value_size, err);
+    enum fr_status status = ready_file(writer, key_size + value_size, err);
     return status == FR_OK ? fr_sorted_writer_put(writer->sst, key, key_size, value_size, value, err) : status;
 }
 
@@ -450,10 +450,10 @@ enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct 
     uint8_t key[COLD_KEY_SIZE], *value = NULL;
     cold_put_key(key, image->table, hash);
     if (image->kind == FR_IMAGE_ABSENT) {
-        enum fr_status status = ready(writer, sizeof(key), err);
+        enum fr_status status = ready_file(writer, sizeof(key), err);
         return status == FR_OK ? fr_sorted_writer_delete(writer->sst, key, sizeof(key), err) : status;
     }
-    enum fr_status status = put(writer, key, sizeof(key), (size_t)image->size + 1, &value, err);
+    enum fr_status status = put_entry(writer, key, sizeof(key), (size_t)image->size + 1, &value, err);
     if (status != FR_OK)
         return status;
     value[0] = image->kind;
@@ -470,7 +470,7 @@ enum fr_status fr_cold_writer_section(struct fr_cold_writer *writer, const char 
     FR_CHECK(length < FR_SECTION_NAME_MAX);
     cold_put_be(key, COLD_TABLE_SECTIONS, 4);
     memcpy(key + 4, name, length);
-    enum fr_status status = put(writer, key, 4 + length, size, &value, err);
+    enum fr_status status = put_entry(writer, key, 4 + length, size, &value, err);
     if (status == FR_OK && size > 0)
         memcpy(value, bytes, size);
     return status;
@@ -489,7 +489,7 @@ enum fr_status fr_cold_writer_sentinel(struct fr_cold_writer *writer, const stru
     fr_buffer_append(&bytes, sentinel->digest.bytes, sizeof(sentinel->digest.bytes));
     fr_put_u64(&bytes, sentinel->salt);
     FR_CHECK(bytes.size == SENTINEL_SIZE);
-    enum fr_status status = put(writer, key, sizeof(key), bytes.size, &value, err);
+    enum fr_status status = put_entry(writer, key, sizeof(key), bytes.size, &value, err);
     if (status == FR_OK)
         memcpy(value, bytes.data, bytes.size);
     fr_buffer_release(&bytes);

@@ -196,7 +196,7 @@ static void make_view(struct fr_cold_files *files)
     errno = error;
 }
 
-static void look_again(struct fr_cold_files *files, uint64_t version)
+static void update_view(struct fr_cold_files *files, uint64_t version)
 {
     for (int i = 0; i < TRIES; i++) {
         make_view(files);
@@ -214,13 +214,13 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static void follow(struct fr_cold_files *files)
+static void follow_store(struct fr_cold_files *files)
 {
     uint64_t version;
     if (rocksdb_property_int(files->cold->db, "rocksdb.current-super-version-number", &version) != 0)
         version = UINT64_MAX;
     if (version != files->version)
-        look_again(files, version);
+        update_view(files, version);
 }
 
 void fr_cold_files_tend(struct fr_cold_files *files)
@@ -232,7 +232,7 @@ void fr_cold_files_tend(struct fr_cold_files *files)
         files->version = UINT64_MAX;
         files->bytes = 0;
     } else if (files->view) {
-        follow(files);
+        follow_store(files);
     }
     pthread_mutex_unlock(&files->lock);
 }
@@ -241,7 +241,7 @@ const struct cold_view *fr_cold_files_hold(struct fr_cold_files *files)
 {
     pthread_mutex_lock(&files->lock);
     files->used_ms = now_ms();
-    follow(files);
+    follow_store(files);
     struct cold_view *view = files->view;
     if (view)
         view->users++;

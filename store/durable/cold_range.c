@@ -74,7 +74,7 @@ static void close_stream(struct merge *merge, uint32_t i)
 
 /* Moves all streams that are at this hash past it, over every version of the key that their files
  * have. */
-static void pass(struct merge *merge, uint64_t hash)
+static void pass_hash(struct merge *merge, uint64_t hash)
 {
     for (uint32_t i = 0; i < merge->n && !merge->odd;) {
         bool open = true;
@@ -87,7 +87,7 @@ static void pass(struct merge *merge, uint64_t hash)
     }
 }
 
-static uint32_t least(const struct merge *merge)
+static uint32_t least_stream(const struct merge *merge)
 {
     uint32_t at = 0;
     for (uint32_t i = 1; i < merge->n; i++)
@@ -116,14 +116,14 @@ static enum fr_status walk_files(struct merge *merge, cold_visit visit, void *se
         merge->n += advance(merge, &merge->streams[merge->n]);
     }
     while (merge->n > 0 && !merge->odd && status == FR_OK) {
-        const struct stream *stream = &merge->streams[least(merge)];
+        const struct stream *stream = &merge->streams[least_stream(merge)];
         uint64_t hash = stream->hash;
         if (!stream->is_deleted)
             status = visit_stream(merge, stream, visit, self, err);
         merge->next = hash + 1;
         if (hash == UINT64_MAX)
             break;
-        pass(merge, hash);
+        pass_hash(merge, hash);
     }
     while (merge->n > 0)
         close_stream(merge, merge->n - 1);

@@ -69,7 +69,7 @@ static char *path_below(const char *dir, const char *name)
     return path;
 }
 
-static struct fr_durable *make(const struct fr_durable_options *options)
+static struct fr_durable *make_object(const struct fr_durable_options *options)
 {
     struct fr_durable *durable = fr_alloc(1, sizeof(*durable));
     *durable = (struct fr_durable){.read_only = options->read_only, .lock_fd = -1, .hwm_fd = -1};
@@ -121,7 +121,7 @@ enum fr_status fr_durable_open(const struct fr_durable_options *options, struct 
         return fr_err_set(err, FR_E_LIMIT, "codec settings of %zu bytes; the journal's head holds %d",
                           options->head_size, JOURNAL_HEAD_MAX);
     struct fr_err local = {.status = FR_OK};
-    struct fr_durable *durable = make(options);
+    struct fr_durable *durable = make_object(options);
     enum fr_status status = FR_OK;
     if (!durable->read_only)
         status = prepare_directory(durable, &local);

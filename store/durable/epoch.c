@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "epoch_layout.h"
 
-static void put(uint8_t **at, const void *bytes, size_t size)
+static void put_bytes(uint8_t **at, const void *bytes, size_t size)
 {
     if (size > 0)
         memcpy(*at, bytes, size);
@@ -70,7 +70,7 @@ static void put_loose(const struct fr_stage *stage, uint8_t **at)
     for (size_t i = 0; i < stage->n_loose; i++) {
         const struct fr_image *image = &stage->loose[i];
         *at = fr_image_put(*at, image);
-        put(at, image->bytes, image->size);
+        put_bytes(at, image->bytes, image->size);
     }
 }
 
@@ -93,10 +93,10 @@ static void put_sections(const struct fr_stage *stage, uint8_t **at)
         FR_CHECK(each_name_once);
         uint8_t length = (uint8_t)strlen(order[i]->name);
         uint64_t size = order[i]->bytes.size;
-        put(at, &length, 1);
-        put(at, order[i]->name, length);
-        put(at, &size, 8);
-        put(at, order[i]->bytes.data, order[i]->bytes.size);
+        put_bytes(at, &length, 1);
+        put_bytes(at, order[i]->name, length);
+        put_bytes(at, &size, 8);
+        put_bytes(at, order[i]->bytes.data, order[i]->bytes.size);
     }
     free(order);
 }
@@ -122,7 +122,7 @@ void fr_epoch_complete(struct fr_stage *stage, const struct fr_order *order, con
     stage->record.size = stage->n_ordered ? STAGE_IMAGES + stage->ordered_bytes : 0;
     (void)fr_buffer_reserve(&stage->record, FR_STAGE_FRONT + total - stage->record.size);
     uint8_t *begin = stage->record.data + FR_STAGE_FRONT, *at = begin;
-    put(&at, &head, EPOCH_HEAD);
+    put_bytes(&at, &head, EPOCH_HEAD);
     at += stage->ordered_bytes;
     put_loose(stage, &at);
     put_sections(stage, &at);
@@ -211,7 +211,7 @@ enum fr_status fr_epoch_head_check(const void *bytes, uint64_t size, struct fr_e
     return FR_OK;
 }
 
-static enum fr_status view(const void *bytes, size_t size, bool check, struct fr_epoch *out)
+static enum fr_status view_epoch(const void *bytes, size_t size, bool check, struct fr_epoch *out)
 {
     struct fr_epoch_head head;
     enum fr_status status = fr_epoch_head_check(bytes, size, &head);
@@ -242,12 +242,12 @@ static enum fr_status view(const void *bytes, size_t size, bool check, struct fr
 
 enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *out)
 {
-    return view(bytes, size, true, out);
+    return view_epoch(bytes, size, true, out);
 }
 
 enum fr_status fr_epoch_own(const void *bytes, size_t size, struct fr_epoch *out)
 {
-    return view(bytes, size, false, out);
+    return view_epoch(bytes, size, false, out);
 }
 
 enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out)

@@ -73,7 +73,7 @@ struct fold {
 
 /* ---- streams ---- */
 
-static enum fr_status damaged(const struct fold *fold, const struct stream *stream, struct fr_err *err)
+static enum fr_status damaged_epoch(const struct fold *fold, const struct stream *stream, struct fr_err *err)
 {
     char path[PATH_MAX];
     fr_journal_path(&fold->durable->journal, stream->file->first, path);
@@ -123,14 +123,14 @@ static enum fr_status read_window(const struct fold *fold, const struct stream *
 }
 
 /* Makes `size` bytes available at window + begin. */
-static enum fr_status need(const struct fold *fold, struct stream *stream, size_t size, struct fr_err *err)
+static enum fr_status require_bytes(const struct fold *fold, struct stream *stream, size_t size, struct fr_err *err)
 {
     if (stream->filled - stream->begin >= size)
         return FR_OK;
     size_t held = stream->filled - stream->begin;
     uint64_t left = stream->end - stream->at;
     if (left < size - held)
-        return damaged(fold, stream, err);
+        return damaged_epoch(fold, stream, err);
     make_room(stream, held, size);
     size_t n = stream->capacity - stream->filled;
     if (n > left)
@@ -145,16 +145,16 @@ static enum fr_status need(const struct fold *fold, struct stream *stream, size_
 }
 
 /* Reads the next n bytes of the stream's sections; appends them to `to` unless that is NULL. */
-static enum fr_status pass(const struct fold *fold, struct stream *stream, uint64_t n, struct fr_buffer *to,
-                           struct fr_err *err)
+static enum fr_status pass_sections(const struct fold *fold, struct stream *stream, uint64_t n, struct fr_buffer *to,
+                                    struct fr_err *err)
 {
     if (n > stream->sections_left)
-        return damaged(fold, stream, err);
+        return damaged_epoch(fold, stream, err);
     stream->sections_left -= n;
     while (n > 0) {
         if (stream->begin == stream->filled) {
             size_t want = n < stream->capacity ? (size_t)n : stream->capacity;
-            enum fr_status status = need(fold, stream, want, err);
+            enum fr_status status = require_bytes(fold, stream, want, err);
             if (status != FR_OK)
                 return status;
         }
@@ -175,23 +175,23 @@ static enum fr_status take_section(struct fold *fold, struct stream *stream, str
     uint8_t bytes[FR_SECTION_NAME_MAX + sizeof(uint64_t)] = {0};
     struct fr_buffer head = {bytes, 0, sizeof(bytes)};
     char name[FR_SECTION_NAME_MAX] = "";
-    enum fr_status status = pass(fold, stream, 1, &head, err);
+    enum fr_status status = pass_sections(fold, stream, 1, &head, err);
     if (status != FR_OK)
         return status;
     size_t length = bytes[0];
     if (length == 0 || length >= FR_SECTION_NAME_MAX)
-        return damaged(fold, stream, err);
+        return damaged_epoch(fold, stream, err);
     fr_buffer_clear(&head);
-    status = pass(fold, stream, length + sizeof(uint64_t), &head, err);
+    status = pass_sections(fold, stream, length + sizeof(uint64_t), &head, err);
     if (status != FR_OK)
         return status;
     memcpy(name, bytes, length);
     if (strlen(name) != length)
-        return damaged(fold, stream, err);
+        return damaged_epoch(fold, stream, err);
     uint64_t size = fr_load_u64(bytes + length);
     if (size > stream->sections_left)
-        return damaged(fold, stream, err);
-    return pass(fold, stream, size, fr_section_set_put(&fold->sections, name, stream->epoch), err);
+        return damaged_epoch(fold, stream, err);
+    return pass_sections(fold, stream, size, fr_section_set_put(&fold->sections, name, stream->epoch), err);
 }
 
 static void close_window(const struct fold *fold, struct stream *stream)
@@ -213,10 +213,10 @@ static enum fr_status finish_stream(struct fold *fold, struct stream *stream, st
     if (status != FR_OK)
         return status;
     if (stream->sections_left > 0 || stream->at != stream->end || stream->begin != stream->filled)
-        return damaged(fold, stream, err);
+        return damaged_epoch(fold, stream, err);
     bool same = stream->kept || stream->crc == stream->expected_crc;
     close_window(fold, stream);
-    return same ? FR_OK : damaged(fold, stream, err);
+    return same ? FR_OK : damaged_epoch(fold, stream, err);
 }
 
 static inline fold_place place_of(const struct fold *fold, const struct stream *stream, uint32_t table, uint64_t hash)
@@ -230,15 +230,15 @@ static inline struct stream *stream_at(const struct fold *fold, fold_place place
 }
 
 /* Moves to the next image. After the last one, the whole epoch has passed its CRC. */
-static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_err *err)
+static enum fr_status next_image(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
     if (stream->images_left == 0) {
         stream->place = place_last;
         return finish_stream(fold, stream, err);
     }
     if (stream->images_left < EPOCH_IMAGE_HEAD)
-        return damaged(fold, stream, err);
-    enum fr_status status = need(fold, stream, EPOCH_IMAGE_HEAD, err);
+        return damaged_epoch(fold, stream, err);
+    enum fr_status status = require_bytes(fold, stream, EPOCH_IMAGE_HEAD, err);
     if (status != FR_OK)
         return status;
     /* filled in place: copying a struct whose fields were just written would wait for each write */
@@ -246,14 +246,14 @@ static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_e
     bool is_first = !image->bytes;
     if (!fr_epoch_image_head(stream->window + stream->begin, image) ||
         image->size > stream->images_left - EPOCH_IMAGE_HEAD)
-        return damaged(fold, stream, err);
+        return damaged_epoch(fold, stream, err);
     size_t size = (size_t)EPOCH_IMAGE_HEAD + image->size;
-    status = need(fold, stream, size, err);
+    status = require_bytes(fold, stream, size, err);
     if (status != FR_OK)
         return status;
     fold_place place = place_of(fold, stream, image->table, fr_order_hash(&fold->durable->order, image->key));
     if (!is_first && place <= stream->place)
-        return damaged(fold, stream, err);
+        return damaged_epoch(fold, stream, err);
     image->bytes = stream->window + stream->begin + EPOCH_IMAGE_HEAD;
     stream->place = place;
     stream->begin += size;
@@ -277,7 +277,7 @@ static enum fr_status open_window(const struct fold *fold, struct stream *stream
     make_room(stream, 0, whole < size ? whole : size);
     enum fr_status status =
         fr_journal_record_head(&fold->durable->journal, stream->file, stream->entry.offset, &stream->expected_crc, err);
-    return status == FR_OK ? need(fold, stream, EPOCH_HEAD, err) : status;
+    return status == FR_OK ? require_bytes(fold, stream, EPOCH_HEAD, err) : status;
 }
 
 static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t window, struct fr_err *err)
@@ -296,7 +296,7 @@ static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t wind
     struct fr_epoch_head head;
     if (fr_epoch_head_check(stream->window + stream->begin, stream->entry.size, &head) != FR_OK ||
         head.epoch != epoch || head.salt != fold->durable->order.salt)
-        return damaged(fold, stream, err);
+        return damaged_epoch(fold, stream, err);
     stream->begin += EPOCH_HEAD;
     stream->images_left = head.images_size;
     stream->sections_left = head.sections_size;
@@ -356,7 +356,7 @@ static enum fr_status merge_images(struct fold *fold, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < fold->n_streams && status == FR_OK; i++)
-        status = step(fold, &fold->streams[i], err);
+        status = next_image(fold, &fold->streams[i], err);
     if (status != FR_OK)
         return status;
     play_all(fold);
@@ -371,7 +371,7 @@ static enum fr_status merge_images(struct fold *fold, struct fr_err *err)
         if (status != FR_OK)
             return status;
         count_merged(fold, EPOCH_IMAGE_HEAD + image->size);
-        status = step(fold, stream, err);
+        status = next_image(fold, stream, err);
         play_again(fold, stream);
     }
     return status;
@@ -399,7 +399,7 @@ static enum fr_status write_end(struct fold *fold, struct fr_err *err)
 
 /* ---- the whole ---- */
 
-static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err)
+static enum fr_status run_fold(struct fold *fold, bool *ingesting, struct fr_err *err)
 {
     size_t n = (size_t)(fold->to - fold->from + 1);
     size_t window = FR_FOLD_WINDOWS / n;
@@ -424,7 +424,7 @@ static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err
     return fr_cold_writer_ingest(fold->writer, err);
 }
 
-static void clean(struct fold *fold)
+static void release_fold(struct fold *fold)
 {
     for (size_t i = 0; i < fold->n_streams; i++) {
         close_window(fold, &fold->streams[i]);
@@ -453,8 +453,8 @@ enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err)
     if (!due)
         return FR_OK;
     bool ingesting = false;
-    status = run(&fold, &ingesting, err);
-    clean(&fold);
+    status = run_fold(&fold, &ingesting, err);
+    release_fold(&fold);
     pthread_mutex_lock(&durable->index);
     durable->folding = false;
     if (status == FR_OK) {

@@ -83,8 +83,8 @@ static enum fr_status read_copy(const uint8_t *bytes, uint64_t parity, struct fr
     return FR_OK;
 }
 
-static enum fr_status pick(const struct fr_buffer *file, const char *path, struct fr_hwm *out, bool *copy_lost,
-                           struct fr_err *err)
+static enum fr_status pick_copy(const struct fr_buffer *file, const char *path, struct fr_hwm *out, bool *copy_lost,
+                                struct fr_err *err)
 {
     struct fr_hwm copies[2] = {{0}, {0}};
     enum fr_status found[2] = {FR_E_CORRUPT, FR_E_CORRUPT};
@@ -120,7 +120,7 @@ enum fr_status fr_hwm_read(const char *path, struct fr_hwm *out, bool *copy_lost
     struct fr_buffer file = {0};
     enum fr_status status = fr_file_read_regular(path, HWM_FILE_BYTES, &file, err);
     if (status == FR_OK)
-        status = pick(&file, path, out, copy_lost, err);
+        status = pick_copy(&file, path, out, copy_lost, err);
     else if (status == FR_E_LIMIT)
         status =
             fr_err_set(err, FR_E_CORRUPT, "%s is longer than %d bytes: not a high-water mark", path, HWM_FILE_BYTES);

@@ -35,8 +35,8 @@ static enum fr_status visit_scanned(void *self, const struct fr_image *image, ui
 
 /* Returns the reader's error if there is one; otherwise the error is the cold store's, which kills
  * the object. */
-static enum fr_status settle(struct fr_durable *durable, const struct scan *scan, enum fr_status status,
-                             struct fr_err *err)
+static enum fr_status read_status(struct fr_durable *durable, const struct scan *scan, enum fr_status status,
+                                  struct fr_err *err)
 {
     if (status == FR_OK)
         return FR_OK;
@@ -57,11 +57,11 @@ enum fr_status fr_durable_fetch(struct fr_durable *durable, uint32_t table, cons
     if (!durable->cold) {
         for (size_t i = 0; i < n && status == FR_OK; i++)
             status = visit_fetched(&scan, i, hashes[i], NULL);
-        return settle(durable, &scan, status, err);
+        return read_status(durable, &scan, status, err);
     }
     struct fr_cold_keys keys = {table, hashes, n};
     status = fr_cold_fetch(durable->cold, &keys, visit_fetched, &scan, err);
-    return settle(durable, &scan, status, err);
+    return read_status(durable, &scan, status, err);
 }
 
 enum fr_status fr_durable_scan(struct fr_durable *durable, uint32_t table, uint64_t first, uint64_t last,
@@ -75,7 +75,7 @@ enum fr_status fr_durable_scan(struct fr_durable *durable, uint32_t table, uint6
     struct fr_cold_range range = {table, first, last, NULL};
     struct scan scan = {.reader = reader, .order = &durable->order};
     status = fr_cold_walk(durable->cold, &range, visit_scanned, &scan, err);
-    return settle(durable, &scan, status, err);
+    return read_status(durable, &scan, status, err);
 }
 
 uint64_t fr_durable_folded(struct fr_durable *durable)
@@ -155,7 +155,7 @@ enum fr_status fr_durable_view_scan(struct fr_durable_view *view, uint32_t table
     struct fr_cold_range range = {table, first, UINT64_MAX, view->at};
     struct scan scan = {.reader = reader, .order = &durable->order};
     status = fr_cold_walk(durable->cold, &range, visit_scanned, &scan, err);
-    return scan.refused == FR_EOF ? FR_EOF : settle(durable, &scan, status, err);
+    return scan.refused == FR_EOF ? FR_EOF : read_status(durable, &scan, status, err);
 }
 
 enum fr_status fr_durable_view_sections(struct fr_durable_view *view, fr_durable_section_visit *visit, void *self,

@@ -284,7 +284,7 @@ static enum fr_status take_salt(struct fr_durable *durable, const struct finding
     return FR_OK;
 }
 
-static enum fr_status look(struct fr_durable *durable, struct findings *found, struct fr_err *err)
+static enum fr_status read_state(struct fr_durable *durable, struct findings *found, struct fr_err *err)
 {
     *found = (struct findings){.copy_lost = false};
     enum fr_status status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->copy_lost, err);
@@ -309,7 +309,7 @@ static enum fr_status look(struct fr_durable *durable, struct findings *found, s
     return status;
 }
 
-static void unlook(struct fr_durable *durable, struct findings *found)
+static void forget_findings(struct fr_durable *durable, struct findings *found)
 {
     forget_index(&durable->journal);
     fr_cold_close(durable->cold);
@@ -450,7 +450,7 @@ static void sweep_savepoints(const struct fr_durable *durable)
                fr_log_quote(quoted, sizeof(quoted), err.text));
 }
 
-static enum fr_status make_good(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
+static enum fr_status repair_state(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
 {
     if (found->copy_lost)
         fr_log(FR_LOG_WARN, "durable", "mark_slot_lost", "good_epoch=%" PRIu64 " kept_epoch=%" PRIu64,
@@ -474,15 +474,15 @@ static enum fr_status make_good(struct fr_durable *durable, const struct finding
 enum fr_status fr_durable_recover(struct fr_durable *durable, struct fr_err *err)
 {
     struct findings found;
-    enum fr_status status = look(durable, &found, err);
+    enum fr_status status = read_state(durable, &found, err);
     for (int tries = 1; durable->read_only && tries < DURABLE_OPEN_TRIES; tries++) {
         if ((status == FR_OK && !found.copy_lost) || status == FR_E_MISMATCH || access(durable->path_hwm, F_OK) != 0)
             break;
-        unlook(durable, &found);
-        status = look(durable, &found, err);
+        forget_findings(durable, &found);
+        status = read_state(durable, &found, err);
     }
     if (status == FR_OK && !durable->read_only)
-        status = make_good(durable, &found, err);
+        status = repair_state(durable, &found, err);
     free(found.firsts);
     return status;
 }

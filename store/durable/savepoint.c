@@ -26,7 +26,7 @@
 
 enum { COPY_BYTES = 1 << 20 };
 
-static enum fr_status join(char out[PATH_MAX], const char *dir, const char *name, struct fr_err *err)
+static enum fr_status join_path(char out[PATH_MAX], const char *dir, const char *name, struct fr_err *err)
 {
     int length = snprintf(out, PATH_MAX, "%s%s", dir, name);
     if (length < 0 || length >= PATH_MAX)
@@ -118,9 +118,9 @@ static enum fr_status sync_directory(const struct fr_disk *disk, const char *pat
     return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", path, strerror(errno));
 }
 
-static enum fr_status parent(const char *path, char out[PATH_MAX], struct fr_err *err)
+static enum fr_status parent_path(const char *path, char out[PATH_MAX], struct fr_err *err)
 {
-    enum fr_status status = join(out, path, "", err);
+    enum fr_status status = join_path(out, path, "", err);
     char *slash = status == FR_OK ? strrchr(out, '/') : NULL;
     if (slash && slash > out)
         *slash = '\0';
@@ -146,9 +146,9 @@ static enum fr_status copy_one(void *self, const char *name, struct fr_err *err)
         return FR_OK;
     char from[PATH_MAX], to[PATH_MAX], below[NAME_MAX + 2];
     snprintf(below, sizeof(below), "/%s", name);
-    enum fr_status status = join(from, c->from, below, err);
+    enum fr_status status = join_path(from, c->from, below, err);
     if (status == FR_OK)
-        status = join(to, c->to, below, err);
+        status = join_path(to, c->to, below, err);
     if (status == FR_OK)
         status = c->links && c->links(name) ? link_or_copy(c->disk, from, to, err) : copy_file(c->disk, from, to, err);
     struct stat info;
@@ -190,7 +190,7 @@ static enum fr_status add_size(void *self, const char *name, struct fr_err *err)
     struct copying *c = self;
     char path[PATH_MAX], below[NAME_MAX + 2];
     snprintf(below, sizeof(below), "/%s", name);
-    enum fr_status status = join(path, c->from, below, err);
+    enum fr_status status = join_path(path, c->from, below, err);
     struct stat info;
     if (status == FR_OK && stat(path, &info) == 0)
         c->bytes += (uint64_t)info.st_size;
@@ -205,7 +205,7 @@ static enum fr_status check_small(void *self, const char *name, struct fr_err *e
     char path[PATH_MAX], below[NAME_MAX + 2];
     struct fr_buffer text = {0};
     snprintf(below, sizeof(below), "/%s", name);
-    enum fr_status status = c->wants(name) ? join(path, c->from, below, err) : FR_EOF;
+    enum fr_status status = c->wants(name) ? join_path(path, c->from, below, err) : FR_EOF;
     if (status == FR_OK) {
         status = fr_file_read_regular(path, DURABLE_FILE_BYTES_MAX, &text, err);
         if (status == FR_E_LIMIT) /* larger than any file that is written with a checksum */
@@ -225,11 +225,11 @@ static enum fr_status read_back(const char *part, const struct fr_hwm *written, 
     struct fr_hwm mark = {0};
     bool copy_lost = false;
     struct fr_err why = {0};
-    enum fr_status status = join(cold, part, "/cold", &why);
+    enum fr_status status = join_path(cold, part, "/cold", &why);
     if (status == FR_OK)
-        status = join(hwm, part, "/hwm", &why);
+        status = join_path(hwm, part, "/hwm", &why);
     if (status == FR_OK)
-        status = join(current, cold, "/CURRENT", &why);
+        status = join_path(current, cold, "/CURRENT", &why);
     if (status == FR_OK)
         status = fr_hwm_read(hwm, &mark, &copy_lost, &why);
     if (status == FR_OK &&
@@ -248,12 +248,13 @@ static enum fr_status read_back(const char *part, const struct fr_hwm *written, 
                                         why.text);
 }
 
-static enum fr_status fill(struct fr_durable *durable, const char *part, struct fr_savepoint *out, struct fr_err *err)
+static enum fr_status fill_savepoint(struct fr_durable *durable, const char *part, struct fr_savepoint *out,
+                                     struct fr_err *err)
 {
     char cold[PATH_MAX], hwm[PATH_MAX];
-    enum fr_status status = join(cold, part, "/cold", err);
+    enum fr_status status = join_path(cold, part, "/cold", err);
     if (status == FR_OK)
-        status = join(hwm, part, "/hwm", err);
+        status = join_path(hwm, part, "/hwm", err);
     if (status == FR_OK)
         status = fr_dir_make(part, err);
     if (status == FR_OK)
@@ -268,7 +269,7 @@ static enum fr_status fill(struct fr_durable *durable, const char *part, struct 
         status = each_file(durable->dir, copy_one, &files, err);
     char head[PATH_MAX];
     if (status == FR_OK)
-        status = join(head, part, "/" DURABLE_HEAD_FILE, err);
+        status = join_path(head, part, "/" DURABLE_HEAD_FILE, err);
     struct fr_buffer settings = {0};
     if (status == FR_OK)
         status = fr_durable_newest_head(durable, &settings, err);
@@ -303,13 +304,13 @@ enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path
     if (access(path, F_OK) == 0)
         return fr_err_set(err, FR_E_EXISTS, "%s exists: name another savepoint", path);
     char part[PATH_MAX], above[PATH_MAX];
-    status = join(part, path, ".part", err);
+    status = join_path(part, path, ".part", err);
     if (status == FR_OK)
-        status = parent(path, above, err);
+        status = parent_path(path, above, err);
     if (status == FR_OK)
         status = fr_dir_remove(durable->disk, part, err);
     if (status == FR_OK)
-        status = fill(durable, part, out, err);
+        status = fill_savepoint(durable, part, out, err);
     if (status == FR_OK && durable->disk->rename(durable->disk->self, part, path) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
     if (status == FR_OK)
@@ -335,7 +336,7 @@ enum fr_status fr_savepoint_look(const char *path, struct fr_savepoint *out, str
     fr_durable_close(durable);
     char cold[PATH_MAX];
     if (status == FR_OK)
-        status = join(cold, path, "/cold", err);
+        status = join_path(cold, path, "/cold", err);
     struct copying files = {.from = cold};
     if (status == FR_OK)
         status = each_file(cold, add_size, &files, err);
@@ -346,7 +347,7 @@ enum fr_status fr_savepoint_look(const char *path, struct fr_savepoint *out, str
 enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err)
 {
     char part[PATH_MAX];
-    enum fr_status status = join(part, path, ".part", err);
+    enum fr_status status = join_path(part, path, ".part", err);
     if (status == FR_OK)
         status = fr_dir_remove(fr_disk_system(), part, err);
     if (status == FR_OK && rename(path, part) != 0)
@@ -361,15 +362,15 @@ static const char *const restored_parts[] = {"/cold", "/journal", "/fold"};
 static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *dir, struct fr_err *err)
 {
     char path[PATH_MAX];
-    enum fr_status status = join(path, dir, "/hwm", err);
+    enum fr_status status = join_path(path, dir, "/hwm", err);
     if (status == FR_OK && access(path, F_OK) == 0)
         return fr_err_set(err, FR_E_EXISTS, "%s holds a state already: restore into another state_dir, or move it away",
                           dir);
     if (status == FR_OK)
-        status = join(path, dir, "/cold/CURRENT", err);
+        status = join_path(path, dir, "/cold/CURRENT", err);
     char marker[PATH_MAX];
     if (status == FR_OK)
-        status = join(marker, dir, "/" DURABLE_RESTORING_FILE, err);
+        status = join_path(marker, dir, "/" DURABLE_RESTORING_FILE, err);
     if (status == FR_OK && access(path, F_OK) == 0 && access(marker, F_OK) != 0)
         return fr_err_set(err, FR_E_EXISTS, "%s holds a cold store without its mark: move it away, it is of a state",
                           dir);
@@ -378,7 +379,7 @@ static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *
     if (status == FR_OK)
         status = fr_file_replace(disk, marker, "", 0, err);
     for (size_t i = 0; i < FR_ARRAY_LEN(restored_parts) && status == FR_OK; i++) {
-        status = join(path, dir, restored_parts[i], err);
+        status = join_path(path, dir, restored_parts[i], err);
         if (status == FR_OK)
             status = fr_dir_remove(disk, path, err);
     }
@@ -389,7 +390,7 @@ static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *
 static enum fr_status lock_directory(const char *dir, int *lock, struct fr_err *err)
 {
     char path[PATH_MAX];
-    enum fr_status status = join(path, dir, "/LOCK", err);
+    enum fr_status status = join_path(path, dir, "/LOCK", err);
     if (status == FR_OK)
         status = fr_dir_make(dir, err);
     return status == FR_OK ? fr_file_lock(path, lock, err) : status;
@@ -416,9 +417,9 @@ static enum fr_status check_apart(const char *path, const char *dir, struct fr_e
 static enum fr_status copy_into(const struct fr_disk *disk, const char *path, const char *dir, struct fr_err *err)
 {
     char from[PATH_MAX], to[PATH_MAX];
-    enum fr_status status = join(from, path, "/cold", err);
+    enum fr_status status = join_path(from, path, "/cold", err);
     if (status == FR_OK)
-        status = join(to, dir, "/cold", err);
+        status = join_path(to, dir, "/cold", err);
     if (status == FR_OK)
         status = fr_dir_make(to, err);
     struct copying store = {.disk = disk, .from = from, .to = to, .wants = is_of_store, .links = is_sorted_file};
@@ -437,9 +438,9 @@ static enum fr_status write_own(const struct fr_disk *disk, const char *dir, con
 {
     char head[PATH_MAX], small[PATH_MAX], below[NAME_MAX + 2];
     snprintf(below, sizeof(below), "/%s", own->name);
-    enum fr_status status = join(head, dir, "/" DURABLE_HEAD_FILE, err);
+    enum fr_status status = join_path(head, dir, "/" DURABLE_HEAD_FILE, err);
     if (status == FR_OK)
-        status = join(small, dir, below, err);
+        status = join_path(small, dir, below, err);
     if (status == FR_OK)
         status = fr_file_replace(disk, head, own->head, own->head_size, err);
     struct fr_buffer text = {0};
@@ -463,7 +464,7 @@ enum fr_status fr_savepoint_restore(const char *path, const char *dir, const str
     if (status == FR_OK)
         status = check_apart(path, dir, err);
     if (status == FR_OK)
-        status = join(hwm, path, "/hwm", err);
+        status = join_path(hwm, path, "/hwm", err);
     if (status == FR_OK)
         status = fr_hwm_read(hwm, &mark, &copy_lost, err);
     int lock = -1;
@@ -476,9 +477,9 @@ enum fr_status fr_savepoint_restore(const char *path, const char *dir, const str
     if (status == FR_OK && own)
         status = write_own(disk, dir, own, err);
     if (status == FR_OK)
-        status = join(hwm, dir, "/hwm", err);
+        status = join_path(hwm, dir, "/hwm", err);
     if (status == FR_OK)
-        status = join(marker, dir, "/" DURABLE_RESTORING_FILE, err);
+        status = join_path(marker, dir, "/" DURABLE_RESTORING_FILE, err);
     mark.timeline++;
     if (status == FR_OK)
         status = fr_hwm_create(disk, hwm, &mark, err);

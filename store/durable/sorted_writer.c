@@ -184,7 +184,7 @@ static struct sorted_handle seal(struct fr_sorted_writer *sst, size_t begin)
 
 /* Shortens `key` to the shortest key that is not less than it and less than `next`. Returns the new
  * size. */
-static size_t between(uint8_t *key, size_t size, const uint8_t *next, size_t next_size)
+static size_t shorten_key(uint8_t *key, size_t size, const uint8_t *next, size_t next_size)
 {
     size_t at = shared_bytes(key, size, next, next_size);
     if (at >= size || at >= next_size || key[at] >= next[at])
@@ -209,7 +209,7 @@ static void enter_closed(struct fr_sorted_writer *sst, const uint8_t *next, size
     size_t size = sst->last->size - SORTED_SEQUENCE, shared = 0;
     memcpy(key, sst->last->bytes, size);
     if (next)
-        size = between(key, size, next, next_size);
+        size = shorten_key(key, size, next, next_size);
     struct restarts *restarts = &sst->index_restarts;
     if (restarts->n == 0 || restarts->since >= SORTED_RESTART_EVERY)
         add_restart(restarts, sst->index.size);
@@ -253,8 +253,8 @@ static enum fr_status close_block(struct fr_sorted_writer *sst, struct fr_err *e
 }
 
 /* Begins an entry; its value follows. */
-static enum fr_status add(struct fr_sorted_writer *sst, const uint8_t *key, size_t key_size, size_t value_size,
-                          uint8_t kind, struct fr_err *err)
+static enum fr_status begin_entry(struct fr_sorted_writer *sst, const uint8_t *key, size_t key_size, size_t value_size,
+                                  uint8_t kind, struct fr_err *err)
 {
     FR_CHECK(key_size > 0 && key_size <= FR_SORTED_WRITER_KEY_MAX);
     struct whole_key *whole = sst->last == sst->keys ? sst->keys + 1 : sst->keys;
@@ -289,7 +289,7 @@ static enum fr_status add(struct fr_sorted_writer *sst, const uint8_t *key, size
 enum fr_status fr_sorted_writer_put(struct fr_sorted_writer *sst, const uint8_t *key, size_t key_size,
                                     size_t value_size, uint8_t **value, struct fr_err *err)
 {
-    enum fr_status status = add(sst, key, key_size, value_size, SORTED_KIND_PUT, err);
+    enum fr_status status = begin_entry(sst, key, key_size, value_size, SORTED_KIND_PUT, err);
     if (status != FR_OK)
         return status;
     *value = sst->out.data + sst->out.size;
@@ -301,7 +301,7 @@ enum fr_status fr_sorted_writer_delete(struct fr_sorted_writer *sst, const uint8
                                        struct fr_err *err)
 {
     sst->n_deleted++;
-    return add(sst, key, key_size, 0, SORTED_KIND_DELETED, err);
+    return begin_entry(sst, key, key_size, 0, SORTED_KIND_DELETED, err);
 }
 
 /* ---- end ---- */

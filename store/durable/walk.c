@@ -65,7 +65,7 @@ struct lane {
 
 /* ---- ends and progress ---- */
 
-static void fail(struct walk *walk, enum fr_status status, const struct fr_err *err)
+static void record_error(struct walk *walk, enum fr_status status, const struct fr_err *err)
 {
     pthread_mutex_lock(&walk->mutex);
     if (walk->status == FR_OK) {
@@ -98,7 +98,7 @@ static void report(struct walk *walk, uint64_t more)
 }
 
 /* Called after every image. FR_E_CANCELLED: this lane must stop. */
-static enum fr_status look_around(struct lane *lane, uint64_t bytes)
+static enum fr_status check_progress(struct lane *lane, uint64_t bytes)
 {
     lane->bytes = bytes;
     if (++lane->images % LOOK_IMAGES != 0)
@@ -113,7 +113,7 @@ static enum fr_status visit(struct lane *lane, const struct fr_image *image)
     const struct fr_restore_visitor *visitor = lane->walk->visitor;
     enum fr_status status = visitor->image(visitor->self, lane->thread, image);
     if (status != FR_OK)
-        fail(lane->walk, status, NULL);
+        record_error(lane->walk, status, NULL);
     return status;
 }
 
@@ -123,7 +123,7 @@ static enum fr_status visit_cold(void *self, const struct fr_image *image, uint6
 {
     struct lane *lane = self;
     enum fr_status status = visit(lane, image);
-    return status == FR_OK ? look_around(lane, done_bytes) : status;
+    return status == FR_OK ? check_progress(lane, done_bytes) : status;
 }
 
 static enum fr_status walk_range(struct walk *walk, struct lane *lane, const struct fr_cold_range *range)
@@ -134,7 +134,7 @@ static enum fr_status walk_range(struct walk *walk, struct lane *lane, const str
     report(walk, lane->bytes - lane->told);
     if (status != FR_OK && err.status != FR_OK)
         /* otherwise it is the end, or the visitor's error, which is recorded already */
-        fail(walk, status, &err);
+        record_error(walk, status, &err);
     return status;
 }
 
@@ -169,7 +169,7 @@ static enum fr_status find_tables(struct walk *walk)
         walk->tables[walk->n_tables++] = table++;
     }
     if (status != FR_EOF)
-        fail(walk, status, &err);
+        record_error(walk, status, &err);
     return status == FR_EOF ? FR_OK : status;
 }
 
@@ -271,7 +271,7 @@ static void visit_sections(struct walk *walk)
         status = walk->visitor->section(walk->visitor->self, value->name, value->bytes.data, value->bytes.size);
     }
     if (status != FR_OK)
-        fail(walk, status, err.status != FR_OK ? &err : NULL);
+        record_error(walk, status, err.status != FR_OK ? &err : NULL);
 }
 
 /* ---- epochs ---- */
@@ -291,7 +291,7 @@ static void load_epoch(void *context, size_t index, size_t worker)
         status = fr_err_set(&err, FR_E_CORRUPT, "epoch %" PRIu64 " in the journal of %s changed since it was checked",
                             loaded->number, walk->durable->dir);
     if (status != FR_OK)
-        fail(walk, status, &err);
+        record_error(walk, status, &err);
 }
 
 static void walk_epochs_lane(void *context, size_t index, size_t worker)
@@ -307,7 +307,7 @@ static void walk_epochs_lane(void *context, size_t index, size_t worker)
             uint64_t shard = fr_order_hash(&walk->durable->order, image.key) >> (64 - SHARD_BITS);
             if (shard % walk->threads == index && visit(&lane, &image) != FR_OK)
                 return;
-            if (look_around(&lane, 0) != FR_OK)
+            if (check_progress(&lane, 0) != FR_OK)
                 return;
         }
     }
@@ -349,7 +349,7 @@ static void walk_epochs(struct walk *walk)
 
 /* ---- the whole ---- */
 
-static enum fr_status end(struct walk *walk, struct fr_err *err)
+static enum fr_status end_walk(struct walk *walk, struct fr_err *err)
 {
     if (walk->status == FR_OK && is_stopped(walk))
         return fr_err_set(err, FR_E_CANCELLED, "restoring %s was ended: nothing is lost, start again",
@@ -390,7 +390,7 @@ enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_re
         walk_cold(&walk);
     if (!atomic_load(&walk.ended))
         walk_epochs(&walk);
-    status = end(&walk, err);
+    status = end_walk(&walk, err);
     fr_pool_free(walk.pool);
     fr_section_set_release(&walk.sections);
     free(walk.tables);
