@@ -1,11 +1,12 @@
-/* Spans of threads in a ring of the newest, written at the end (contract: base/trace.h).
+/* Stores the newest spans of all threads in a ring, which is written at the end (contract:
+ * base/trace.h).
  *
- * A span takes the mutex for a few stores: there are some thousands a second, one for each phase of
- * a batch or an epoch, never one for a sample. A thread gets its number and its name at its first
- * span. Times are CLOCK_MONOTONIC's.
+ * A span takes the mutex for a few stores. There are some thousands of spans a second, one for each
+ * phase of a batch or an epoch, never one for a sample. A thread gets its number and its name at
+ * its first span. Times are CLOCK_MONOTONIC's.
  *
- * Like the log there is one for the process: whoever does something worth a span need not be handed
- * an object for it. Thread: any. */
+ * Like the log, there is one trace for the process, so that code with a span needs no object for
+ * it. Thread: any. */
 #include "base/trace.h"
 
 #include <errno.h>
@@ -33,12 +34,13 @@ static struct {
     pthread_mutex_t lock;
     FILE *file;
     char *path;
-    struct span *spans; /* [FR_TRACE_EVENTS] span number i at i mod FR_TRACE_EVENTS */
+    struct span *spans; /* [FR_TRACE_EVENTS]; span number i is at i mod FR_TRACE_EVENTS */
     uint64_t n_spans;
-    char threads[FR_TRACE_THREADS][FR_THREAD_NAME]; /* later ones share the last number */
+    /* threads beyond the last number share that number */
+    char threads[FR_TRACE_THREADS][FR_THREAD_NAME];
     uint32_t n_threads;
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static atomic_uint opened; /* how often it was opened, when it is open; 0: it is not */
+static atomic_uint opened; /* while open, the number of opens so far; otherwise 0 */
 static unsigned n_opened;
 
 static _Thread_local struct {
@@ -74,7 +76,7 @@ uint64_t fr_trace_begin(void)
     return atomic_load_explicit(&opened, memory_order_relaxed) ? now_ns() : 0;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static uint32_t number_of_thread(unsigned generation)
 {
     if (mine.opened != generation) {

@@ -82,8 +82,8 @@ struct fr_durable {
  * (FR_E_CORRUPT, FR_E_LIMIT, FR_E_NO_DESCRIPTORS, FR_E_DENIED), otherwise FR_E_IO. err keeps its
  * text. */
 enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err);
-/* Returns the error that killed the object (the status that fr_durable_die returned), or FR_E_STATE if
- * `writes` and the object is read-only. */
+/* Returns the error that killed the object, with the status that fr_durable_die returned, or
+ * FR_E_STATE if `writes` and the object is read-only. */
 enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct fr_err *err) FR_MUST_CHECK;
 /* Writes `values` with the next sequence number and syncs; an error kills the object. The caller
  * holds `mark`, or is open. */

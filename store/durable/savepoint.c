@@ -396,13 +396,13 @@ static enum fr_status lock_directory(const char *dir, int *lock, struct fr_err *
     return status == FR_OK ? fr_file_lock(path, lock, err) : status;
 }
 
-/* A restore empties parts of the state's directory, and makes others there: neither may be the
- * savepoint's own. */
+/* A restore empties some parts of the state's directory and creates others there. None of them may
+ * be the savepoint or a part of it. */
 static enum fr_status check_apart(const char *path, const char *dir, struct fr_err *err)
 {
     char savepoint[PATH_MAX], state[PATH_MAX], part[PATH_MAX];
     if (!fr_file_resolve(path, savepoint) || !fr_file_resolve(dir, state))
-        return FR_OK; /* opening it says why */
+        return FR_OK; /* opening it will report the reason */
     bool apart = !fr_file_is_within(state, savepoint);
     for (size_t i = 0; i < FR_ARRAY_LEN(restored_parts) && apart; i++)
         apart = snprintf(part, sizeof(part), "%s%s", state, restored_parts[i]) >= (int)sizeof(part) ||

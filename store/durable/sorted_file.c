@@ -276,7 +276,7 @@ static bool is_understood(struct opening *opening)
 
 static int open_file(const char *path)
 {
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* not to wait for the writer of a pipe */
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a pipe's writer */
 }
 
 struct fr_sorted_file *fr_sorted_open(const char *path, uint64_t number)

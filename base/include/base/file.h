@@ -45,9 +45,9 @@ enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, con
 /* Appends the content of a file of at most `limit` bytes to out. FR_E_LIMIT: the file or the path
  * is too long. Other errors are those of fr_disk_error. */
 enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err) FR_MUST_CHECK;
-/* Opens a file for reading without ever waiting, for directories in which others write: an open of
- * a pipe or a device could wait for ever. FR_E_CORRUPT: path is not a regular file. Other errors are
- * those of fr_disk_error. The caller closes *fd. */
+/* Opens a file for reading without waiting, for directories in which others write, where the open
+ * of a pipe or a device could wait for ever. FR_E_CORRUPT: path is not a regular file. Other errors
+ * are those of fr_disk_error. The caller closes *fd. */
 enum fr_status fr_file_open_regular(const char *path, int *fd, struct fr_err *err) FR_MUST_CHECK;
 /* Like fr_file_read, for a file opened by fr_file_open_regular. */
 enum fr_status fr_file_read_regular(const char *path, size_t limit, struct fr_buffer *out,
