@@ -18,13 +18,6 @@
 /* What goes before or after a case or a program; 0: done. */
 #define FR_FIXTURE(name) static int name(void **state __attribute__((unused)))
 
-/* FR_TEST_CASE='expire_*' runs the cases of these names alone. */
-__attribute__((constructor)) static inline void fr_test_choose(void)
-{
-    if (getenv("FR_TEST_CASE"))
-        cmocka_set_test_filter(getenv("FR_TEST_CASE"));
-}
-
 /* Waits for what comes in its own time: repeats the statement behind it until the condition holds.
  * Only a test that fails waits for the end of the patience, so that no load makes one fail. */
 #define FR_UNTIL(condition)                                                                                            \
@@ -32,7 +25,7 @@ __attribute__((constructor)) static inline void fr_test_choose(void)
 
 enum { FR_PATIENCE_S = 200 };
 
-/* FR_TEST_CASE names the one case of the program that runs (tests/one). */
+/* FR_TEST_CASE='expire_*' runs the cases of these names alone (tests/one). */
 __attribute__((constructor)) static inline void fr_test_one_case(void)
 {
     const char *name = getenv("FR_TEST_CASE");
