@@ -21,8 +21,8 @@ enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2
 struct fr_image {
     uint64_t key;
     uint32_t table;
-    uint32_t size; /* number of bytes; 0 when absent */
-    uint8_t kind;  /* enum fr_image_kind */
+    uint32_t size;  /* number of bytes; 0 when absent */
+    uint8_t kind;   /* enum fr_image_kind */
     uint8_t reason; /* enum fr_absent_reason */
     uint64_t epoch; /* when read back: the epoch that holds the image; 0: the cold store */
     /* Borrowed. The bytes have any alignment when they come from an epoch or the cold store: read
