@@ -1,13 +1,13 @@
-/* All of a state as one merged epoch: delta records with `from` 1, made from the folded state piece
- * by piece, in bounded memory. A replica that takes them has what following every epoch would have
- * given it, and nothing else.
+/* The whole state as one merged epoch: delta records with `from` 1, made piece by piece from the
+ * folded state, in bounded memory. A replica that applies them has exactly the content that
+ * following every epoch would have given it.
  *
- * The records are a pure function of the folded epoch and the settings; after a rewind the same
- * come again, byte for byte, whatever was folded meanwhile. Which rows share a piece follows the
- * state's own order: keys ascend within a record only.
+ * The records are a pure function of the folded epoch and the settings. After fr_export_full_rewind
+ * the same records follow, byte for byte, whatever was folded in the meantime. Rows are divided
+ * into pieces in the state's own order; keys ascend only within one record.
  *
- * Memory: FR_FULL_CHUNK bytes of rows, their records, and one dense parameter. Thread: one
- * owner. Close it before the durable object. */
+ * Memory: FR_FULL_CHUNK bytes of rows, their records, and one dense parameter. Thread: one owner.
+ * Close the export before the durable object. */
 #ifndef FR_EXPORTER_FULL_H
 #define FR_EXPORTER_FULL_H
 
@@ -18,27 +18,29 @@ enum { FR_FULL_CHUNK = 8 << 20 };
 
 struct fr_export_full;
 
-/* As of the folded epoch, with settings as in the head of a journal file; a piece_max that does
- * not hold the widest row, the model or the commit is doubled (fr_export_widen). FR_E_NOT_FOUND:
- * nothing is folded yet. */
+/* Opens an export as of the folded epoch, with the settings from the head of a journal file. A
+ * piece_max too small for the widest row, the model or the commit is doubled (fr_export_widen).
+ * FR_E_NOT_FOUND: nothing has been folded yet. */
 enum fr_status fr_export_full_open(struct fr_durable *durable, const void *head, size_t head_size,
                                    struct fr_export_full **out, struct fr_err *err) FR_MUST_CHECK;
-/* The same with the head that goes with the folded epoch; quantize NULL: as that head says.
- * FR_AGAIN: a fold came in between; try again. */
+/* The same with the head that belongs to the folded epoch. quantize NULL: the head's quantization.
+ * FR_AGAIN: a fold happened during the call; call again. */
 enum fr_status fr_export_full_of_newest(struct fr_durable *durable, const enum fr_codec_quantize *quantize,
                                         struct fr_export_full **out, struct fr_err *err) FR_MUST_CHECK;
 void fr_export_full_close(struct fr_export_full *full);
-/* The epoch it is as of. */
+/* The epoch as of which the state is exported. */
 struct fr_durable_folded_epoch fr_export_full_epoch(const struct fr_export_full *full);
-/* What its records are written by, and what its commits say; valid as long as it is. */
+/* The settings with which the records are written, and the content of the commits. Both are valid
+ * until the export is closed. */
 const struct fr_codec_settings *fr_export_full_settings(const struct fr_export_full *full);
 const struct fr_delta_commit *fr_export_full_commit(const struct fr_export_full *full);
-/* Before the first record: of a timeline that is not the first, every partition begins with a
- * rewind to nothing, by which replicas of an older one come over. */
+/* Call before the first record. In a timeline other than the first, every partition then begins
+ * with a rewind to nothing, with which replicas of an older timeline switch to the new one. */
 void fr_export_full_begin_timeline(struct fr_export_full *full);
 void fr_export_full_rewind(struct fr_export_full *full);
-/* Gives the next records to the sink; FR_EOF: those were the last, the commits. Adds what f16
- * saturated. FR_E_CORRUPT: the cold store holds what does not fit the settings. */
+/* Passes the next records to the sink. FR_EOF: those were the last ones, the commits. Adds the
+ * number of values that f16 saturated to *saturated. FR_E_CORRUPT: the cold store holds data that
+ * does not fit the settings. */
 enum fr_status fr_export_full_next(struct fr_export_full *full, fr_delta_sink *sink, void *self, uint64_t *saturated,
                                    struct fr_err *err) FR_MUST_CHECK;
 

@@ -1,12 +1,13 @@
-/* Snapshots: all that is served of a state as of its folded epoch, as a directory of delta records
- * (docs/formats/snapshots.md), and the folder that holds them.
+/* Snapshots, and the folder that holds them. A snapshot is a directory of delta records
+ * (docs/formats/snapshots.md) with everything that is served of a state as of its folded epoch.
  *
- * One is written from the cold store while folds and training go on, with a small share of the
- * processors while they keep them busy (snapshot_pace.h). It appears under its name whole and
- * synced, or not at all; what a crash leaves ends with ".part" and is taken away by
- * fr_snapshot_sweep. The file CURRENT names the newest one that replicas may begin with.
+ * A snapshot is written from the cold store while folds and training continue. While these keep the
+ * processors busy, writing takes only a small share of them (snapshot_pace.h). A snapshot appears
+ * under its name whole and synced, or not at all. The name of an unfinished one that a crash left
+ * ends with ".part"; fr_snapshot_sweep removes it. The file CURRENT names the newest snapshot from
+ * which replicas may begin.
  *
- * Thread: one writer of a folder; any may read. */
+ * Thread: one thread writes a folder; any thread may read it. */
 #ifndef FR_EXPORTER_SNAPSHOT_H
 #define FR_EXPORTER_SNAPSHOT_H
 
@@ -22,13 +23,13 @@ struct fr_snapshot {
     char name[FR_MANIFEST_NAME_MAX];
     char model[128];
     uint64_t timeline, epoch, digest;
-    uint64_t rows, bytes, files; /* bytes: of all files, without the manifest */
-    uint64_t t_ms;               /* wall time of its epoch's cut; 0: not known */
+    uint64_t rows, bytes, files; /* bytes: of all files except the manifest */
+    uint64_t t_ms;               /* wall time (Unix ms) of the epoch's cut; 0: unknown */
     uint64_t manifest_bytes;
     struct fr_sha256 sha256; /* of the manifest */
-    bool summed;             /* the manifest has a sum of its own */
-    /* Of fr_snapshot_list alone: FR_OK, or why the manifest of a directory with a snapshot's name
-     * does not read; then nothing but name, timeline and epoch is known of it. */
+    bool summed;             /* the manifest contains its own checksum */
+    /* Set by fr_snapshot_list only: FR_OK, or why the manifest of a directory with a snapshot's
+     * name cannot be read. In the latter case only name, timeline and epoch are valid. */
     enum fr_status unread;
     char problem[512];
 };
@@ -36,70 +37,77 @@ struct fr_snapshot {
 struct fr_snapshot_options {
     struct fr_durable *durable;
     const struct fr_clock *clock;
-    const char *dir;   /* the folder; made when missing */
-    const char *topic; /* of the deltas */
-    /* NULL: those of the state's deltas */
+    const char *dir;   /* the folder; created if it is missing */
+    const char *topic; /* the delta topic */
+    /* NULL: the quantization of the state's deltas */
     const enum fr_codec_quantize *quantize;
-    uint64_t rate; /* bytes a second at most; 0: no limit */
-    bool awaited;  /* publishing waits for it: no limit by snapshot_pace.h */
-    /* [np]; NULL: not known. Offsets of the delta topic before everything later than what is
-     * folded. */
+    uint64_t rate; /* at most this many bytes a second; 0: no limit */
+    bool awaited;  /* publishing waits for the snapshot, so snapshot_pace.h does not slow it */
+    /* [np] offsets of the delta topic before which nothing is later than the folded epoch; NULL:
+     * unknown. */
     const uint64_t *delta_offsets;
     uint32_t n_delta_offsets;
-    const atomic_bool *stop;     /* ends it with FR_E_CANCELLED; NULL: never */
-    void (*goes_on)(void *self); /* at least every 100 ms or 8 MiB; NULL: nobody asks */
+    const atomic_bool *stop;     /* when true, writing ends with FR_E_CANCELLED; NULL: never */
+    void (*goes_on)(void *self); /* called at least every 100 ms or 8 MiB; NULL: not called */
     void *self;
 };
-/* Folding before is the caller's. FR_E_EXISTS: there is one of that epoch, which *out describes;
- * FR_E_NOT_FOUND: nothing is folded yet; FR_E_STATE: what was written does not read back;
- * FR_E_NO_SPACE, FR_E_DENIED, FR_E_IO, FR_E_CORRUPT: no
- * snapshot, and everything is as it was. Memory: as fr_export_full. */
+/* Writes a snapshot as of the folded epoch; the caller folds before, if needed. FR_E_EXISTS: a
+ * snapshot of that epoch exists, and *out describes it. FR_E_NOT_FOUND: nothing has been folded
+ * yet. FR_E_STATE: the written snapshot does not read back. FR_E_NO_SPACE, FR_E_DENIED, FR_E_IO,
+ * FR_E_CORRUPT: no snapshot was made, and the folder is as before. Memory: as fr_export_full. */
 enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, struct fr_snapshot *out,
                                  struct fr_err *err) FR_MUST_CHECK;
 
-/* Reads every record of a snapshot: sums, sizes, pieces in order, one epoch, rows as the manifest
- * counts them, a commit of every partition. FR_E_CORRUPT and what reading gives. */
+/* Reads every record of a snapshot and checks sums, sizes, the order of pieces, that there is one
+ * epoch, that the numbers of rows agree with the manifest, and that every partition has a commit.
+ * Errors: FR_E_CORRUPT, and those of reading. */
 enum fr_status fr_snapshot_check(const char *path, struct fr_snapshot *out, struct fr_err *err) FR_MUST_CHECK;
-/* From the manifest alone. */
+/* Describes a snapshot from its manifest alone. */
 enum fr_status fr_snapshot_look(const char *path, struct fr_snapshot *out, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- the folder ---- */
 
-/* By ascending (timeline, epoch); *out is released by free. A missing folder has none. Directories
- * that have a snapshot's name and do not read are among them (`unread`). */
+/* Lists the snapshots by ascending (timeline, epoch). The caller releases *out with free. A missing
+ * folder gives an empty list. Directories that have a snapshot's name but cannot be read are listed
+ * too (`unread`). */
 enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_t *n, struct fr_err *err) FR_MUST_CHECK;
-/* What CURRENT names; false: nothing that is there. */
+/* Writes the name that CURRENT contains; false: CURRENT names no existing snapshot. */
 bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX]);
-/* FR_E_MISMATCH, with what to do, where CURRENT names a snapshot of another model: each would take
- * CURRENT from the other, and replicas of one would begin with the other. */
+/* FR_E_MISMATCH, with the remedy, if CURRENT names a snapshot of another model. Otherwise two
+ * models would overwrite each other's CURRENT, and replicas of one would begin with the other. */
 enum fr_status fr_snapshot_check_model(const char *dir, const char *model, struct fr_err *err) FR_MUST_CHECK;
-/* Moves CURRENT, durably, to one that reads and is of the model that CURRENT names; what
- * fr_snapshot_look and fr_snapshot_check_model give, and CURRENT stays. */
+/* Moves CURRENT, durably, to a snapshot that can be read and belongs to the model that CURRENT
+ * names. Errors: those of fr_snapshot_look and fr_snapshot_check_model; CURRENT then stays. */
 enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
-/* First it loses its name, so that no half of it is ever found under it. */
+/* Removes a snapshot. The directory is renamed first, so that a half-removed snapshot is never
+ * found under its name. */
 enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
-/* FR_E_MISMATCH: dir is a state directory, or lies in a part of one that holds other files: a
- * snapshot's CURRENT would replace one of them. A dir that is not there yet is fine. */
+/* Checks where a folder lies. FR_E_MISMATCH: dir is a state directory or is inside a part of one
+ * that holds other files, one of which CURRENT would replace. A dir that does not exist yet is
+ * accepted. */
 enum fr_status fr_snapshot_place(const char *dir, struct fr_err *err) FR_MUST_CHECK;
-/* Removes what an interrupted write or removal left, and answers that nobody took. */
+/* Removes the remains of an interrupted write or removal, and answers that were never fetched. */
 enum fr_status fr_snapshot_sweep(const char *dir, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- asking a daemon ---- */
 
-/* state_dir/snapshots, wherever snapshots are: any process asks by a file ID.request, which the
- * daemon turns into a file ID.answer, the snapshot's directory or why there is none. Functions take
- * the state directory. Any thread. */
+/* Requests are files in state_dir/snapshots, wherever the snapshots themselves are. Any process
+ * requests a snapshot by creating a file ID.request, which the daemon replaces with a file
+ * ID.answer that holds the snapshot's directory or the reason why there is none. The functions take
+ * the state directory. Any thread may call them. */
 
 enum { FR_SNAPSHOT_ID_MAX = 48 };
 
-/* IDs match [A-Za-z0-9_-]; one that nobody else takes, as by process and time, is the caller's. */
+/* Requests a snapshot. IDs match [A-Za-z0-9_-]. The caller chooses an id that no other process
+ * uses, for example from process number and time. */
 enum fr_status fr_snapshot_ask(const char *state_dir, const char *id, struct fr_err *err) FR_MUST_CHECK;
-/* FR_AGAIN: not yet; FR_E_STATE with the reason. An answer is given once. */
+/* Fetches the answer, once. FR_AGAIN: there is none yet. FR_E_STATE: there is no snapshot; err has
+ * the reason. */
 enum fr_status fr_snapshot_answered(const char *state_dir, const char *id, char path[PATH_MAX],
                                     struct fr_err *err) FR_MUST_CHECK;
-/* The first that is asked for; false: none. */
+/* Writes the id of the first request; false: there is none. */
 bool fr_snapshot_next_request(const char *state_dir, char id[FR_SNAPSHOT_ID_MAX]);
-/* Ends a request; path NULL: `reason` says why there is none. */
+/* Answers a request. path NULL: there is no snapshot, and `reason` explains why. */
 enum fr_status fr_snapshot_answer(const char *state_dir, const char *id, const char *path, const char *reason,
                                   struct fr_err *err) FR_MUST_CHECK;
 

@@ -1,6 +1,6 @@
-/* The history of a model is what the owner loop has counted and decided; section "trainer" of an
- * epoch holds it as bytes. It is one struct: the loop writes and restores it, its status shows it,
- * tools print it.
+/* The history of a model: everything that the owner loop has counted and decided. Section "trainer"
+ * of an epoch holds the history as bytes. There is one struct for it, which the loop writes and
+ * restores, the trainer's status shows, and tools print.
  *
  * Little-endian: u32 version, u64 per counter in the order of the list, i64 watermark_ms, u8
  * closed, u32 bad_streak, good_streak, bad_streak_samples, u8 held, u64 publishable, u8
@@ -18,8 +18,8 @@
 
 #define FR_SECTION_TRAINER "trainer"
 
-/* Counters of a history: name, metric, the metric's help. A new one is a line here, and another
- * version of the section. */
+/* The counters of a history: name, metric, the metric's help text. A new counter needs one line
+ * here and a new version of the section. */
 #define FR_TRAINER_COUNTERS(COUNTER)                                                                                   \
     COUNTER(batches, "freshet_batches_total", "Batches trained in this history.")                                      \
     COUNTER(samples, "freshet_samples_trained_total", "Samples trained in this history.")                              \
@@ -37,7 +37,7 @@
             "Other keys of samples that the configuration does not have, x_ ones too, ignored in this history.")       \
     COUNTER(excess_ids, "freshet_excess_ids_total", "Ids beyond max_ids or max_len, ignored in this history.")
 
-/* A term of a sum. NOLINTNEXTLINE(bugprone-macro-parentheses) */
+/* One term of the sum below. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_TRAINER_COUNTER_ONE(name, metric, help) +1
 enum { FR_TRAINER_COUNTER_COUNT = FR_TRAINER_COUNTERS(FR_TRAINER_COUNTER_ONE) };
 
@@ -46,8 +46,8 @@ struct fr_trainer_counter {
 };
 extern const struct fr_trainer_counter fr_trainer_counters[FR_TRAINER_COUNTER_COUNT];
 
-/* What counted for a task: samples that were trained and have its label (pairwise: that stand in a
- * pair), and pairs. */
+/* What counted for one task: the number of trained samples that have its label (for a pairwise
+ * loss: that are part of a pair), and the number of pairs. */
 struct fr_trainer_task_counts {
     char name[FR_NAME_MAX];
     uint64_t samples, pairs;
@@ -61,15 +61,16 @@ struct fr_trainer_history {
         };
         uint64_t counters[FR_TRAINER_COUNTER_COUNT];
     };
-    int64_t watermark_ms; /* INT64_MIN: nothing trained yet */
-    bool closed;          /* the last epoch ended a drain and nothing followed */
-    /* Batches in a row of which nothing trained though it should have, or of which something did:
-     * until the other kind, and no further than FR_QUARANTINE_STREAK_MAX. */
+    int64_t watermark_ms; /* INT64_MIN: nothing has been trained yet */
+    bool closed;          /* the last epoch ended a drain and no epoch followed it */
+    /* The number of consecutive batches in which nothing could be trained although something should
+     * have been (bad), or in which something was trained (good). A batch of one kind resets the
+     * counter of the other. Both stop at FR_QUARANTINE_STREAK_MAX. */
     uint32_t bad_streak, good_streak;
-    uint32_t bad_streak_samples; /* no further than FR_QUARANTINE_SAMPLES_MIN */
-    bool held;                   /* publishing waits for good batches */
-    uint64_t publishable;        /* newest epoch cut while publishing was not held */
-    /* this epoch and those before published every change of a dense parameter */
+    uint32_t bad_streak_samples; /* samples of the bad streak; stops at FR_QUARANTINE_SAMPLES_MIN */
+    bool held;                   /* publishing is held until enough good batches follow */
+    uint64_t publishable;        /* the newest epoch cut while publishing was not held */
+    /* every change of a dense parameter up to this epoch has been published */
     bool dense_published;
     uint32_t n_tasks;
     struct fr_trainer_task_counts tasks[FR_TASKS_MAX];
@@ -78,7 +79,7 @@ _Static_assert(offsetof(struct fr_trainer_history, watermark_ms) == FR_TRAINER_C
                "a member a counter");
 
 void fr_trainer_section_encode(const struct fr_trainer_history *history, struct fr_buffer *out);
-/* FR_E_MISMATCH says that it has another version, FR_E_CORRUPT that it does not parse. *out is
+/* FR_E_MISMATCH: the section has another version. FR_E_CORRUPT: the section does not parse. *out is
  * written on success only. */
 enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size,
                                         struct fr_trainer_history *out) FR_MUST_CHECK;

@@ -1,7 +1,7 @@
-/* Section "training" of an epoch: with which settings the model is trained since that epoch, and
- * what changed before. A state has none until its first change: what it began with stands in
- * training.json. The daemon writes it with the first epoch that was trained with the new settings,
- * so after a kill a state has both or neither.
+/* Section "training" of an epoch: the settings with which the model has been trained since that
+ * epoch, and the changes so far. A state has no such section until the first change, because
+ * training.json holds the settings it began with. The daemon writes the section with the first
+ * epoch that was trained with the new settings, so after a kill a state has both or neither.
  *
  * Little-endian: u32 version, u32 size of the settings (fr_conf_training_json), settings, u64
  * forgotten changes, u32 changes; per change u64 epoch, i64 time (Unix ms; lockstep: the
@@ -16,17 +16,17 @@
 
 #define FR_SECTION_TRAINING "training"
 
-enum { FR_TRAINING_CHANGES_MAX = 256 }; /* the newest are kept, older ones counted */
+enum { FR_TRAINING_CHANGES_MAX = 256 }; /* the newest are kept; older ones are only counted */
 
 struct fr_training_change {
-    uint64_t epoch; /* the first that was trained so */
+    uint64_t epoch; /* the first epoch trained with the change */
     int64_t time_ms;
     char *text; /* "network.optimizer.lr: 0.001 -> 0.002" */
 };
 
-/* Zero is one without settings and changes. */
+/* A zeroed struct has no settings and no changes. */
 struct fr_training {
-    struct fr_buffer settings; /* NUL-terminated, outside size */
+    struct fr_buffer settings; /* NUL-terminated; the NUL is not counted in its size */
     uint64_t forgotten;
     uint32_t n;
     struct fr_training_change changes[FR_TRAINING_CHANGES_MAX];
@@ -34,8 +34,8 @@ struct fr_training {
 
 void fr_trainer_training_add(struct fr_training *training, uint64_t epoch, int64_t time_ms, const char *text);
 void fr_trainer_training_encode(const struct fr_training *training, struct fr_buffer *out);
-/* FR_E_MISMATCH says that it has another version, FR_E_CORRUPT that it does not parse. *out must be
- * zero, and is released by the caller in any case. */
+/* FR_E_MISMATCH: the section has another version. FR_E_CORRUPT: the section does not parse. *out
+ * must be zeroed before the call, and the caller releases it after success and failure alike. */
 enum fr_status fr_trainer_training_parse(const uint8_t *bytes, size_t size, struct fr_training *out) FR_MUST_CHECK;
 void fr_trainer_training_release(struct fr_training *training);
 
