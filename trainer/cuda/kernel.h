@@ -4,8 +4,8 @@
  * suite drives the very text that a card runs.
  *
  * A kernel takes one struct by value. Its threads are 256 a block in a flat grid; a warp has 32
- * lanes. Loops are grid-stride: no result depends on the number of blocks. Lanes of a warp meet in
- * fr_warp_*, all 32 of them; threads of a block in fr_block_meet.
+ * lanes. Loops are grid-stride: no result depends on the number of blocks. All 32 lanes of a warp
+ * meet in fr_warp_*; the threads of a block meet in fr_block_meet.
  *
  * Private to the module. */
 #ifndef FR_CUDA_KERNEL_H
@@ -96,7 +96,7 @@ FR_DEVICE float fr_warp_sum(float x)
     return fr_warp_from_f32(x, 0);
 }
 
-/* NaN gives way, as x > largest does. */
+/* The largest over the lanes of a warp. A NaN is ignored, as in the comparison x > largest. */
 FR_DEVICE float fr_warp_largest(float x)
 {
     for (uint32_t half = FR_WARP / 2; half > 0; half /= 2) {
@@ -106,7 +106,8 @@ FR_DEVICE float fr_warp_largest(float x)
     return fr_warp_from_f32(x, 0);
 }
 
-/* Over the threads of a block; thread 0 gets it. `shared`: [FR_BLOCK_WARPS], not in use. */
+/* The sum over the threads of a block; thread 0 gets it. `shared`: [FR_BLOCK_WARPS], otherwise
+ * unused. */
 FR_DEVICE double fr_block_sum(double x, double *shared)
 {
     for (uint32_t half = FR_WARP / 2; half > 0; half /= 2)

@@ -1,6 +1,6 @@
-/* The queue as the kernels' launchers see it: what they start goes to its stream; sums that need a
- * second kernel have their parts in its workspace. Implemented by runtime.cu for a card and by
- * tests/emulate/runtime.c for the processor. Private to the module. */
+/* The queue as the kernels' launchers see it. Launchers start work on the queue's stream; sums that
+ * need a second kernel keep their partial sums in the queue's workspace. Implemented by runtime.cu
+ * for a card and by tests/emulate/runtime.c for the processor. Private to the module. */
 #ifndef FR_CUDA_QUEUE_H
 #define FR_CUDA_QUEUE_H
 
@@ -12,15 +12,15 @@ extern "C" {
 
 enum { FR_WORKSPACE_BYTES = 32 << 20 };
 
-/* False once a call failed: nothing more is started. */
+/* False after a call has failed; nothing more is started then. */
 bool fr_queue_ready(const struct fr_device_queue *queue);
-/* Starts a kernel (device.h's) of so many blocks with its argument, which is copied. */
+/* Starts a kernel (device.h) with this number of blocks. The argument is copied. */
 void fr_queue_launch(struct fr_device_queue *queue, const char *name, const void *kernel, const void *call,
                      size_t bytes, uint32_t blocks);
 /* FR_WORKSPACE_BYTES of device memory, for kernels that follow each other in one operation. */
 void *fr_queue_workspace(const struct fr_device_queue *queue);
 const uint32_t *fr_queue_flag(const struct fr_device_queue *queue);
-/* Blocks for n threads, no more than fill the card some times over. */
+/* The number of blocks for this number of threads, at most a few times what fills the card. */
 uint32_t fr_queue_blocks(const struct fr_device_queue *queue, size_t threads);
 void fr_queue_zero(struct fr_device_queue *queue, void *device, size_t bytes);
 void fr_queue_copy(struct fr_device_queue *queue, void *to, const void *from, size_t bytes);
@@ -57,9 +57,9 @@ extern const struct fr_device_ops fr_device_table;
 
 /* out[n] += sum over the rows. */
 void fr_device_add_columns(struct fr_device_queue *queue, uint32_t m, uint32_t n, struct fr_view x, float *out);
-/* activate_backward but for the slopes. */
+/* activate_backward without the gradient of the slopes. */
 void fr_device_activate_elements_backward(struct fr_device_queue *queue, const struct fr_activate *call);
-/* The launchers' common end: *sum = sum of `parts` [n], in fixed order. */
+/* Common last step of launchers: *sum = sum of `parts` [n], in fixed order. */
 void fr_device_join(struct fr_device_queue *queue, const double *parts, size_t n, double *sum);
 
 #ifdef __cplusplus

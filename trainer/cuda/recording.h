@@ -1,13 +1,15 @@
-/* CUDA graphs: what a step starts is written down and, where the step before started the same with
- * other arguments, launched as one graph whose changed kernels get theirs.
+/* CUDA graphs. Everything that a step starts is recorded. If an earlier step started the same work
+ * with other arguments, the recording is launched as one graph, in which the changed kernels get
+ * their new arguments.
  *
- * Two recordings have the same shape when they start the same kernels in the same order, and all
- * else is equal: products, copies, zeroed memory. Batches of a size give such steps, but for the
- * pieces that have a row for each step of a sequence. What has the shape of one of the last
- * FR_DEVICE_SHAPES is made a graph; FR_DEVICE_GRAPHS are kept, and the one used least recently
- * goes. What is not a graph's is started call by call, with the same bits.
+ * Two recordings have the same shape if they start the same kernels in the same order and
+ * everything else is equal: products, copies, zeroed memory. Steps of batches of one size have the
+ * same shape, except the pieces with a row for each step of a sequence. A recording with the shape
+ * of one of the last FR_DEVICE_SHAPES recordings is made into a graph. FR_DEVICE_GRAPHS graphs are
+ * kept; the least recently used one is dropped. All other work is started call by call, with the
+ * same bits.
  *
- * The queue's implementation (runtime.cu, tests/emulate/runtime.c) gives the five functions that
+ * The queue's implementation (runtime.cu, tests/emulate/runtime.c) provides the five functions that
  * differ. Private to the module. Thread: the queue's owner. */
 #ifndef FR_CUDA_RECORDING_H
 #define FR_CUDA_RECORDING_H
@@ -18,10 +20,11 @@
 extern "C" {
 #endif
 
-/* Beyond so many pieces what follows belongs to the last. */
+/* After FR_DEVICE_PIECES pieces, further work belongs to the last one. */
 enum { FR_DEVICE_GRAPHS = 16, FR_DEVICE_SHAPES = 32, FR_DEVICE_PIECES = 32 };
 
-/* A join is never a graph's: what it waits for was started before the graph is. */
+/* A join is never part of a graph, because the copies it waits for were started before the
+ * graph. */
 enum fr_started_kind {
     FR_STARTED_KERNEL,
     FR_STARTED_COPY,
@@ -35,11 +38,11 @@ struct fr_started {
     uint32_t blocks;
     const char *name; /* of a kernel */
     const void *kernel;
-    size_t call_at, call_bytes; /* its argument, in the recording's `calls` */
+    size_t call_at, call_bytes; /* the kernel's argument, in the recording's `calls` */
     void *to;
     const void *from;
     size_t bytes;
-    uint32_t direction; /* of a copy: the queue's own word */
+    uint32_t direction; /* of a copy: a constant of the queue's implementation */
     struct fr_product product;
 };
 
@@ -49,7 +52,7 @@ struct fr_recording {
     size_t n, capacity, calls_bytes, calls_capacity;
 };
 
-/* False: there is no memory for it. */
+/* Adds one call to the recording. False: there is no memory. */
 bool fr_device_record(struct fr_recording *recording, const struct fr_started *started, const void *call);
 void fr_device_recording_clear(struct fr_recording *recording);
 void fr_device_recording_release(struct fr_recording *recording);
@@ -60,14 +63,14 @@ static inline void *fr_device_recorded_call(const struct fr_recording *recording
 
 struct fr_device_graph {
     struct fr_recording recording; /* as the graph starts it */
-    void *made;                    /* the queue's; NULL: none */
+    void *made;                    /* the graph object of the queue; NULL: none */
     uint64_t used;
 };
 
 struct fr_device_graphs {
-    bool recording, off;                             /* off: no graph is made any more */
-    struct fr_recording now, seen[FR_DEVICE_SHAPES]; /* the latter in turns */
-    struct fr_recording pieces[FR_DEVICE_PIECES];    /* before `now`, that wait for the end */
+    bool recording, off;                             /* off: no further graph is made */
+    struct fr_recording now, seen[FR_DEVICE_SHAPES]; /* `seen` is overwritten cyclically */
+    struct fr_recording pieces[FR_DEVICE_PIECES];    /* pieces before `now` that wait for the end */
     uint32_t n_pieces;
     uint32_t turn;
     struct fr_device_graph kept[FR_DEVICE_GRAPHS];
@@ -75,9 +78,10 @@ struct fr_device_graphs {
 };
 
 struct fr_device_graph_calls {
-    /* Call by call. */
+    /* Starts the recording call by call. */
     void (*start)(struct fr_device_queue *queue, const struct fr_recording *recording);
-    /* NULL: no graph can be made of it, and none will be tried again. Nothing is started. */
+    /* Makes a graph of the recording without starting anything. NULL: no graph can be made, and
+     * none is tried again. */
     void *(*make)(struct fr_device_queue *queue, const struct fr_recording *recording);
     /* Gives kernel `i` of the graph the blocks and the argument it now has in the recording. */
     void (*change)(struct fr_device_queue *queue, struct fr_device_graph *graph, size_t i);
@@ -85,17 +89,18 @@ struct fr_device_graph_calls {
     void (*drop)(struct fr_device_queue *queue, void *made);
 };
 
-/* What is started from here on is written down in graphs->now, and starts when it ends. */
+/* Begins a recording: work started from here on is recorded in graphs->now and starts at
+ * fr_device_graphs_end. */
 void fr_device_graphs_begin(struct fr_device_graphs *graphs);
-/* What follows is another graph. */
+/* Ends the present graph; the work that follows is another one. */
 void fr_device_graphs_cut(struct fr_device_graphs *graphs);
 void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
                           const struct fr_device_graph_calls *calls);
-/* Starts what was written down so far, call by call, and writes no more: for whoever has to
+/* Starts what was recorded so far, call by call, and stops recording. Used by calls that have to
  * wait. */
 void fr_device_graphs_flush(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
                             const struct fr_device_graph_calls *calls);
-/* Memory that graphs may name is gone. */
+/* Drops all graphs, because memory that they may refer to was freed. */
 void fr_device_graphs_forget(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
                              const struct fr_device_graph_calls *calls);
 void fr_device_graphs_release(struct fr_device_graphs *graphs, struct fr_device_queue *queue,

@@ -1,5 +1,5 @@
-/* The queue of a card, and what runtime.cu and graphs.cu have of each other. Private to these two
- * files: launchers see queue.h. */
+/* The queue of a card, and what runtime.cu and graphs.cu share. Private to these two files;
+ * launchers see queue.h. */
 #ifndef FR_CUDA_RUNTIME_H
 #define FR_CUDA_RUNTIME_H
 
@@ -13,7 +13,7 @@
 struct fr_device_queue {
     int card, processors;
     cudaStream_t stream, beside;
-    cudaEvent_t joined; /* of the stream beside, where the queue's waits for it */
+    cudaEvent_t joined; /* recorded on the stream `beside`, for the queue's stream to wait for */
     cudaEvent_t marks[FR_DEVICE_MARKS];
     cublasHandle_t blas;
     void *workspace, *blas_workspace;
@@ -25,10 +25,10 @@ struct fr_device_queue {
     char text[256]; /* of the first error */
 };
 
-/* Keeps the queue's first error; false: there is one. */
+/* Records the queue's first error. False: the queue has an error. */
 bool fr_cuda_keep(struct fr_device_queue *queue, cudaError_t error, const char *what);
-/* Makes the queue's card the one that the calling thread means: whoever opened the queue need not
- * be its owner. */
+/* Makes the queue's card the current one of the calling thread, because the queue may have been
+ * opened by another thread. */
 void fr_cuda_enter(struct fr_device_queue *queue);
 /* Starts one kernel, copy, clearing or product on the queue's stream. `call` is a kernel's
  * argument. */

@@ -200,8 +200,9 @@ struct node {
     bool reached;   /* the node is trainable and the gradient of a loss reaches it */
     /* its gradient arrives with the derivative of its relu already applied (settle_gates) */
     bool gated;
-    uint32_t losses;               /* bit set of the losses whose gradient reaches the node */
-    uint32_t set;                  /* reached leaves with rows, and dice: the loss set of these losses */
+    uint32_t losses; /* bit set of the losses whose gradient reaches the node */
+    /* reached leaves with rows, and dice: the loss set of these losses */
+    uint32_t set;
     int32_t slot, part;            /* of a leaf: the slot and the part of its table */
     enum fr_pooling pooling;       /* of pooled and pool_steps */
     enum fr_activation activation; /* of activate; of attention_dense: relu or none */
@@ -252,7 +253,8 @@ struct linear {
     uint32_t in, out; /* in: the number of rows of this part of the kernel */
     uint32_t n_segments;
     struct segment *segments;
-    float *gathered;             /* [in, out] a copy of this part of the kernel, if it has several segments */
+    /* [in, out] a copy of this part of the kernel, if it has several segments */
+    float *gathered;
     struct fr_operand weights;   /* right: [in, out] */
     struct fr_operand weights_t; /* right: [out, in], for the gradient of x */
     /* For the gradient of the kernel: the outputs' gradients packed in blocks of rows

@@ -1,5 +1,5 @@
-/* What the forward and backward passes share: chunks and the rows of nodes in them. Private to
- * both. */
+/* What the forward and backward passes share: chunks, and the rows of nodes in a chunk. Private to
+ * the two passes. */
 #ifndef FR_GRAPH_PASSES_H
 #define FR_GRAPH_PASSES_H
 
@@ -20,7 +20,8 @@
          ? ((graph)->device->ops->op((graph)->device->queue, fr_graph_device_sum((graph)->device, at), call), 0.0)     \
          : (graph)->ops->op(call))
 
-/* Where operations read which samples train, and note the steps of a next_step. */
+/* Where operations read which samples train, and where they write the step counts of a
+ * next_step. */
 static inline const uint8_t *fr_graph_at_trained(const struct fr_graph *graph)
 {
     return graph->device ? graph->device->trained : graph->trained;
@@ -31,7 +32,7 @@ static inline uint32_t *fr_graph_at_counts(const struct fr_graph *graph)
     return graph->device ? graph->device->step_counts : graph->step_counts;
 }
 
-/* chunk_rows entries of a level, with all their steps. */
+/* A chunk: chunk_rows entries of a level, with all their steps. */
 struct chunk {
     enum level level;
     uint32_t index; /* within its level */
@@ -39,8 +40,8 @@ struct chunk {
     uint32_t worker;
 };
 
-/* Rows of a space that a chunk computes: `count` of them (whole chunks of vectors where the
- * backend's bits depend on a row's place), of which `real` belong to entries. */
+/* The rows of a space that a chunk computes: `count` rows, of which `real` belong to entries.
+ * Vectors are computed in whole chunks where the backend's bits depend on a row's position. */
 struct rows {
     uint32_t begin, count, real;
 };
@@ -85,8 +86,8 @@ static inline const struct node *fr_argument(const struct fr_graph *graph, const
     return &graph->variant->nodes[node->arguments[i].node];
 }
 
-/* Where argument i's gradient is added, row 0 being `row` of its space; .values NULL when it is not
- * wanted. */
+/* Where argument i's gradient is added; row 0 of the view is row `row` of the argument's space.
+ * .values is NULL if no gradient is wanted. */
 static inline struct fr_view fr_node_wanted(const struct fr_graph *graph, const struct node *node, uint32_t i,
                                             uint32_t row)
 {
@@ -95,7 +96,7 @@ static inline struct fr_view fr_node_wanted(const struct fr_graph *graph, const 
     return fr_node_gradients(graph->variant, fr_argument(graph, node, i), row);
 }
 
-/* This chunk's partial sum of a parameter, cleared. */
+/* Returns the chunk's partial sum of a parameter's gradient, cleared. */
 static inline float *fr_node_partial(const struct fr_graph *graph, const struct node *node, uint32_t p,
                                      const struct chunk *c)
 {
@@ -104,44 +105,46 @@ static inline float *fr_node_partial(const struct fr_graph *graph, const struct 
     return sum;
 }
 
-/* Row `row` of what a node keeps from forward to backward. */
+/* Row `row` of the values that a node keeps for the backward pass. */
 static inline struct fr_view fr_node_extra(const struct node *node, uint32_t row)
 {
     return (struct fr_view){node->extra ? node->extra + (size_t)row * node->extra_width : NULL, node->extra_width};
 }
 
-/* Says whether this batch's rows are so few that kernels are read as they are. */
+/* Whether the batch has so few rows that kernels are read without packing. */
 static inline bool fr_reads_directly(const struct fr_graph *graph, const struct linear *linear)
 {
     const struct variant *v = graph->variant;
     return v->spaces[v->nodes[linear->node].space].rows <= FR_DIRECT_ROWS;
 }
 
-/* Blocks of rows the gradient of a kernel is summed over, joined in ascending order. */
+/* The number of row blocks over which a kernel's gradient is summed; the blocks are joined in
+ * ascending order. */
 static inline uint32_t fr_linear_blocks(const struct fr_graph *graph, const struct linear *linear, uint32_t rows)
 {
     bool split = !graph->device && rows > FR_SUM_ROWS && (size_t)linear->in * linear->out <= FR_SUM_VALUES;
     return split ? fr_blocks_of(rows, FR_SUM_ROWS) : 1;
 }
 
-/* forward_prepare.c: the variant of this batch, memory for it, rows of its spaces. */
+/* forward_prepare.c: selects the variant of the batch and prepares its memory and the rows of its
+ * spaces. */
 void fr_graph_prepare(struct graph_run *run);
 
-/* Rows as a replica would have them: those that this batch made are absent. */
+/* The rows as a replica would have them: rows that this batch created are absent. */
 static inline float *const *fr_served_rows(const struct fr_table_rows *table)
 {
     return table->served ? table->served : table->rows;
 }
 
-/* pooled_sums.c. The sums that are active and that the node is part of; NULL. */
+/* pooled_sums.c: the active sums that the node is part of; NULL: none. */
 static inline const struct row_sums *fr_sums_of(const struct variant *v, const struct node *node)
 {
     const struct row_sums *sums = node->sums == FR_NO_INDEX ? NULL : &v->sums[node->sums];
     return sums && sums->active ? sums : NULL;
 }
-void fr_graph_begin_sums(const struct graph_run *run); /* which are active */
+void fr_graph_begin_sums(const struct graph_run *run); /* decides which sums are active */
 void fr_graph_forward_sums(const struct fr_graph *graph, const struct row_sums *sums, const struct chunk *c);
-/* At least the largest gradient that any row gets from an entry of the chunk, as bits. */
+/* An upper bound, as bits, of the gradient that any row gets from an entry of the chunk. */
 uint32_t fr_graph_sum_bits(const struct fr_graph *graph, const struct row_sums *sums, const struct chunk *c);
 void fr_graph_sum_source(const struct fr_graph *graph, const struct row_sums *sums, struct fr_row_source *source);
 void fr_graph_write_sums(const struct graph_run *run);
@@ -152,13 +155,14 @@ void fr_graph_forward_node(const struct graph_run *run, const struct node *node,
 /* nodes.c: FR_CALLED_NODES. */
 void fr_graph_call_node(const struct fr_graph *graph, const struct node *node, const struct chunk *c, bool backward);
 
-/* forward.c: copied steps of a chunk; the host's. */
+/* forward.c: fills the expanded steps of a chunk, on the host. */
 void fr_graph_fill_expanded(const struct graph_run *run, const struct chunk *c);
-/* forward.c: the passes over all chunks; kernels that are not in one piece are put together. */
+/* forward.c: the pass over all chunks; the copies of kernels that have several segments. */
 void fr_graph_forward_chunks(struct graph_run *run);
 void fr_graph_gather_kernels(struct graph_run *run);
 
-/* A product of all of its rows, and what is done to them then but for bits. */
+/* Computes all rows of a product with its bias, relu and gate. On a device it does not compute
+ * `bits`. */
 static inline void fr_graph_multiply(const struct fr_graph *graph, const struct fr_multiply *call)
 {
     if (!graph->device) {
@@ -174,16 +178,16 @@ static inline void fr_graph_multiply(const struct fr_graph *graph, const struct 
         ops->relu_backward(queue, call->row_end, call->right->columns, call->gate, call->out);
 }
 
-/* forward.c: a dropout's masks for rows `r`; views are left to set. */
+/* forward.c: the call of a dropout for rows `r`; the caller sets the views. */
 struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r);
 
-/* backward_nodes.c: gives the gradient of a node to its arguments, or adds its parameters' partial
- * sums. Nodes of the chunk's level; what goes from samples to groups is left to
- * fr_graph_backward_collapse, for a chunk of groups. */
+/* backward_nodes.c: passes the gradient of a node to its arguments and adds to its parameters'
+ * partial sums. The node must be of the chunk's level. Gradients from samples to groups are passed
+ * by fr_graph_backward_collapse, for a chunk of groups. */
 void fr_graph_backward_node(const struct graph_run *run, const struct node *node, const struct chunk *c);
 void fr_graph_backward_collapse(const struct graph_run *run, const struct node *node, const struct chunk *c);
-/* backward_kernels.c: packs the chunk's output gradients; then all parameters' gradients of the
- * batch. */
+/* backward_kernels.c: the first function packs the output gradients of a chunk, the second computes
+ * the batch's gradients of all parameters. */
 void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *linear, struct rows r);
 void fr_graph_parameter_gradients(struct graph_run *run);
 void fr_graph_zero_gradients(const struct fr_graph *graph, const struct node *node, struct rows r);

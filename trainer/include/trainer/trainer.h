@@ -127,7 +127,8 @@ void fr_trainer_free(struct fr_trainer *trainer);
  * Other sections go to `other` (may be NULL). Errors: FR_E_CORRUPT, FR_E_MISMATCH. */
 typedef enum fr_status fr_section_restore(void *self, const char *name, const uint8_t *bytes, size_t size);
 struct fr_trainer_restore_options {
-    const char *first;         /* the section for `other` that is read before all (durable.h); NULL: none */
+    /* the section for `other` that is read before all (durable.h); NULL: none */
+    const char *first;
     fr_section_restore *other; /* NULL: none */
     void (*progress)(void *self, uint64_t done, uint64_t total);
     void *self;              /* passed to `other` and `progress` */

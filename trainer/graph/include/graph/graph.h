@@ -38,7 +38,8 @@ struct fr_graph_options {
     const struct fr_conf *conf; /* borrowed for the graph's life */
     const struct fr_ops *ops;   /* NULL: the table for conf->precision, or f32 if scoring_only */
     struct fr_pool *pool;       /* borrowed; NULL: everything runs on the calling thread */
-    bool scoring_only;          /* no gradients and no optimizer state; rows hold value_floats only */
+    /* no gradients and no optimizer state; rows hold value_floats only */
+    bool scoring_only;
     /* Limit in bytes for the activations of all variants. Beyond it, the least recently used
      * variants are freed. 0: 1 GiB. */
     size_t variant_bytes_max;
@@ -54,7 +55,8 @@ typedef float *fr_graph_row_of(void *self, uint32_t table, uint64_t key);
 struct fr_graph_device {
     const struct fr_device_api *api;
     struct fr_device_queue *queue; /* borrowed; used by this graph only */
-    size_t row_bytes_max;          /* memory limit for the rows kept on the device; 0: all memory it has */
+    /* memory limit for the rows kept on the device; 0: all memory it has */
+    size_t row_bytes_max;
     fr_graph_row_of *row_of;
     void *self;
     const struct fr_value_place *first_places; /* [tables] seed and stream, copied; NULL: none */
