@@ -1,9 +1,9 @@
-/* What the log tells of a healthy run: how it starts, a line a minute of where it is, when reading
- * pauses and goes on, and how it ends. What is wrong is logged where it is found.
+/* The log lines of a healthy run: its start, a line a minute about its progress, when reading
+ * pauses and continues, and its end. Problems are logged where they are found.
  *
- * A model short of memory may pause after every fold. So one pause a minute is told with its end;
- * the others are counted in the line of the minute. Pauses are seen by the trainer's snapshot, of
- * which there is at least one a second while it runs.
+ * A model short of memory may pause after every fold. Therefore one pause a minute is logged with
+ * its end; the others are counted in the line of the minute. Pauses are seen by the trainer's
+ * snapshot, of which there is at least one a second while it runs.
  *
  * Owner: main thread. */
 #include <inttypes.h>

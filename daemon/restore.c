@@ -1,6 +1,6 @@
 /* A state that leaves its history: made from a savepoint (--restore), of the same model or another
- * one (--as), or gone on with in a new timeline (--new-timeline). What replicas are told of it is
- * the publisher's (exporter/publisher_look.c): the topic gets all of the state.
+ * one (--as), or continued in a new timeline (--new-timeline). The publisher announces it to
+ * replicas (exporter/publisher_look.c): the topic gets the whole state.
  *
  * Thread: the one that recovers. It neither copies files nor chooses the timeline's last number. */
 #include <inttypes.h>

@@ -187,7 +187,7 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
     if (status != FR_OK)
         return status;
     uint64_t drain_begin_ns = 0;
-    if (atomic_load(&service->recovery.stop)) /* it was done all the same */
+    if (atomic_load(&service->recovery.stop)) /* it was done nevertheless */
         begin_drain(service, "signal");
     for (;;) {
         int signal_number = wait_turn(service);

@@ -1,12 +1,13 @@
-/* The series of /metrics, set from snapshots on the main thread (docs/metrics.md, "Series"). They
- * are told to a Prometheus that knows nothing of us:
+/* The series of /metrics, set from snapshots on the main thread (docs/metrics.md, "Series"). Rules
+ * for a Prometheus without knowledge of Freshet:
  *
- * What is not known is NaN, never the last value that was: during an outage lag and positions of
- * the log are not known.
+ * An unknown value is NaN, never the last known value: during an outage, lag and positions of the
+ * log are unknown.
  *
  * Counters of the history live as long as the model. They appear when it is recovered, and show
- * what is durable only: after a crash training goes on from there, and a counter that fell would
- * count from zero again. Counters of the process begin at zero with it.
+ * what is durable only: after a crash training continues from the durable state, and Prometheus
+ * would take a counter that fell for one that restarted at zero. Counters of the process begin at
+ * zero with it.
  *
  * A new number is one line here and its row in metrics/series.h. */
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Wiring: makes each object, gives it to whoever uses it, and ends and frees all of them in order.
+/* Wiring: makes each object, gives it to its users, and ends and frees all objects in order.
  *
  * At the start HTTP comes first, so that /healthz and /readyz answer during recovery
  * (recovery_thread.c). What the main thread does while the loops run is in run.c. */

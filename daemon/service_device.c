@@ -1,7 +1,7 @@
 /* Which device the network is computed on: `device` of the configuration, and what is there.
  *
- * `auto` takes the first card where plug-in, driver and card are there, and says in one line when
- * it goes on without; `cuda` does not go on.
+ * `auto` takes the first card where plug-in, driver and card are there, and otherwise continues
+ * without one and logs one line; `cuda` fails without a card.
  *
  * Owner: the service, before the trainer is made. */
 #include "service_device.h"

@@ -38,9 +38,9 @@ void fr_publisher_release_outgoing(struct fr_outgoing *out);
 
 struct fr_publisher_hps *fr_publisher_hps_new(const struct fr_publisher_options *options);
 void fr_publisher_hps_free(struct fr_publisher_hps *hps);
-/* Its topics exist, each with enough partitions; hps may be NULL. acked: at the first look, the
- * epochs that were acknowledged: the topics must take the largest message, and those that are empty
- * all the same are warned of; NULL: it is a later look. */
+/* Checks that the topics for HPS exist, each with enough partitions; hps may be NULL. acked: at the
+ * first look, the number of the acknowledged epoch: the topics must accept the largest message, and
+ * a topic that is empty nevertheless causes a warning. NULL: it is a later look. */
 enum fr_status fr_publisher_hps_check(struct fr_publisher_hps *hps, struct fr_publisher_board *board,
                                       rd_kafka_t *client, const uint64_t *acked, struct fr_err *err) FR_MUST_CHECK;
 /* Appends what a delta record has for HPS. FR_E_CORRUPT: a table that the model does not have. */

@@ -2,10 +2,11 @@
  * through the topic (docs/formats/deltas.md, "Timelines").
  *
  * The snapshot is of the state's new timeline, as of an epoch that no older timeline goes beyond in
- * its history; whoever makes it (options.rewind) answers once replicas can fetch it. Epochs after
- * it are sent from the journal, the first of them with a rewind as piece 0 in every partition. When
- * that one is acknowledged the timeline has begun; before, nothing counts as acknowledged, so that
- * a kill begins another one, and a resend by this process has the same rewind.
+ * its history; its maker (options.rewind) answers once replicas can fetch the snapshot. Epochs
+ * after it are sent from the journal, the first of them with a rewind as piece 0 in every
+ * partition. When that one is acknowledged the timeline has begun; before, nothing counts as
+ * acknowledged, so that a kill begins another one, and a resend by this process has the same
+ * rewind.
  *
  * Where there is no snapshot, or no epoch follows it that could carry the rewind, the topic is
  * filled with the whole state (publisher_rebase.c), which every replica takes.

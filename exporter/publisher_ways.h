@@ -60,8 +60,8 @@ struct fr_publisher_rewinding {
     struct fr_publisher_rewind to; /* the snapshot; epoch 0: none is named */
 };
 
-/* Asks whoever makes the snapshot: FR_PUBLISHER_SNAPSHOT_NAMED, FR_PUBLISHER_SNAPSHOT_REFUSED, or
- * FR_PUBLISHER_NO_EVENT while there is no answer. */
+/* Requests the snapshot from its maker: FR_PUBLISHER_SNAPSHOT_NAMED, FR_PUBLISHER_SNAPSHOT_REFUSED,
+ * or FR_PUBLISHER_NO_EVENT while there is no answer. */
 enum fr_publisher_event fr_publisher_ask_rewind(struct fr_publisher_rewinding *rewinding);
 
 #endif

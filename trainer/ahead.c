@@ -1,16 +1,17 @@
-/* Planning beside a device's step: while it computes batch k, the owner thread, whose pool is idle,
- * makes the plan of batch k+1, and sends rows there that the device lacks.
+/* Planning during a device's step. While the device computes batch k, the owner thread, whose pool
+ * is idle, makes the plan of batch k+1 and sends the rows that the device lacks.
  *
- * A plan comes after all that the batch before it changes in the store. Its own plan is done, and
- * the step changes rows' values only, on the device: a plan reads none. What else may stand
- * between two batches is a slice, a cut, a pause or clean rows that leave. A slice that is due
- * after batch k runs here, before the plan of k+1, unless rules look at values: those are of the
- * device now. Where one of the others is to come the next batch is only looked at, which is the
- * larger part of a plan and changes nothing. What comes all the same (a stop, a pause, a cut by the
- * clock) takes the plan back first. A refusal of batch k takes back the plan, the slices and then
- * its own plan. So numbers do not depend on whether anything was done early.
+ * A plan must follow everything that the previous batch changes in the store. The plan of batch k
+ * is complete, and its step changes only the values of rows, on the device, which a plan does not
+ * read. Between two batches there may also be a slice, a cut, a pause or the eviction of clean
+ * rows. A slice due after batch k runs here, before the plan of k+1, unless expiry rules examine
+ * values, because the newest values are on the device. If one of the others is due, the next batch
+ * is only looked at, which is the larger part of a plan and changes nothing. If something
+ * unforeseen happens (a stop, a pause, a cut by the clock), the early plan is undone first. If
+ * batch k is refused, three things are undone, in this order: the plan of k+1, the slices, the plan
+ * of k. The results therefore do not depend on whether anything was done early.
  *
- * Until it is its batch's turn the plan's watermark waits here. Owner thread only. */
+ * The plan's watermark is kept here until the batch's turn. Owner thread only. */
 #include "trainer_private.h"
 
 uint64_t fr_trainer_dirty_bytes(const struct fr_trainer *trainer)

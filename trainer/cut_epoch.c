@@ -2,13 +2,14 @@
  * (docs/architecture.md, "One epoch's life").
  *
  * Sections staged here: announce, metrics, positions, trainer in every epoch (small);
- * dense/<parameter> with dense_state/<parameter>, dense_state and metrics/<task> in those since
- * which they changed; the store adds its own. "Changed" is a count kept by who changes, compared
- * with what the last epoch saw. While it trains, an epoch has what its samples changed, since
- * recovery must end at exactly the cut; one without a trained sample has none of it. An epoch that
- * publishes the dense parameters (export.dense_every) also repeats those changed since the last
- * that did. A cut copies; training goes on as soon as the stage is handed over. The durable thread
- * sorts, encodes and syncs. Owner thread only. */
+ * dense/<parameter> with dense_state/<parameter>, dense_state and metrics/<task> in epochs during
+ * which they changed; the store adds its own. The code that changes something counts the changes,
+ * and the count is compared with that at the last epoch. An epoch with trained samples contains
+ * everything that its samples changed, because recovery must end at exactly the cut; an epoch
+ * without a trained sample contains none of it. An epoch that publishes the dense parameters
+ * (export.dense_every) also repeats those changed since the last that did. A cut only copies, and
+ * training continues as soon as the stage is handed over. The durable thread sorts, encodes and
+ * syncs. Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>

@@ -1,14 +1,14 @@
 /* Looking one batch ahead: while the network trains on a batch, a thread finds the keys of the next
- * one and reads those that are in the cold store only. What it reads becomes rows in that batch's
- * own plan, so nothing has to be taken back when the batch before it is refused.
+ * one and reads those that are in the cold store only. What the thread reads becomes rows only in
+ * that batch's own plan, so nothing has to be undone when the previous batch is refused.
  *
  * When there is no batch to look at it reads the cold part of the next slices (store/scan.h).
  *
- * Beside a device's step the owner thread itself looks, or plans (ahead.c).
+ * During a device's step the owner thread itself looks, or plans (ahead.c).
  *
  * The next batch is taken from the ring early and kept until its turn. The thread starts when keys
- * are first in the cold store only; until then nothing is looked at early. Owner thread only, but
- * for the lookout's own. */
+ * are first in the cold store only; until then nothing is looked at early. All functions are the
+ * owner thread's, except those of the lookout thread. */
 #include "trainer_private.h"
 
 #include "base/check.h"

@@ -1,15 +1,16 @@
-/* memory_limit: what the whole process may keep in memory. Everything but the store's rows and
- * indexes is measured, not modelled: what is resident less what the store holds. The store gets the
- * rest, and clean rows leave it when that is less than it has.
+/* memory_limit: what the whole process may keep in memory. The memory outside the store's rows and
+ * indexes is measured, not modelled: the resident memory less what the store holds. The store gets
+ * the rest of the limit, and clean rows are evicted when the store holds more than that.
  *
- * What others take goes up and down (a fold's windows, a batch that was large); the store's share
- * follows a rise at once and a fall slowly, or rows would leave and come back with each of them.
+ * The memory outside the store rises and falls (a fold's windows, a large batch). The store's share
+ * follows a rise at once and a fall slowly; otherwise each of them would evict rows and bring them
+ * back.
  *
- * When nothing clean is left to leave, reading waits for a fold, which is asked for. When all cut
- * epochs are folded already, what is over the limit is of the open one: it is cut, unless cuts are
- * a function of the log; lockstep goes over the limit until its next cut. What is left then
- * (indexes) raises the share, with a warning. So training waits at times, and never ends. Owner
- * thread only. */
+ * When no clean row is left to evict, a fold is requested, and reading waits for it. When all cut
+ * epochs are folded already, the excess belongs to the open epoch, which is then cut. In lockstep,
+ * where cuts are a function of the log, the limit is exceeded until the next cut. If indexes alone
+ * still exceed the limit, the share is raised with a warning. Training therefore waits at times,
+ * but never ends. Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>

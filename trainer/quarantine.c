@@ -1,6 +1,6 @@
-/* What becomes of a batch that fr_graph_train refuses: its samples are looked at one by one, those
- * that are unfit are left out, the rest is trained as if they had never been in it (promise P2:
- * they count as quarantined).
+/* Handling of a batch that fr_graph_train refuses: its samples are examined one by one, unfit
+ * samples are left out, and the rest is trained as if the unfit samples had never been in the batch
+ * (promise P2: they count as quarantined).
  *
  * The graph points at suspects; without them the batch is planned and tried again, as a batch of
  * its own (fr_batch_select), at most FR_SIFT_LOOKS_MAX times: each look may uncover what the one
@@ -26,7 +26,7 @@ enum {
     LOG_EVERY_NS = 1000000000,
 };
 
-/* Samples [begin, end) of the batch, but for those left out. */
+/* Samples [begin, end) of the batch, without those left out. */
 struct range {
     uint32_t begin, end;
 };

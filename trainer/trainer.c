@@ -5,11 +5,11 @@
  * Invariant: positions, gate counts and values of a batch change between the same two cuts. Owner
  * thread only.
  *
- * Not here: one try at a batch (attempt.c), staging (cut_epoch.c), recovery (restore_state.c), what
- * others see (trainer_status.c).
+ * Not here: one attempt at a batch (attempt.c), staging (cut_epoch.c), recovery (restore_state.c),
+ * the status for other threads (trainer_status.c).
  *
- * Beside step(k) the next batch is looked at when rows are in the cold store alone (lookout.c);
- * beside a device's it is planned (ahead.c, docs/architecture.md, "Planning beside a device"). */
+ * During step(k) the next batch is looked at if rows are in the cold store only (lookout.c); during
+ * a device's step it is planned (ahead.c, docs/architecture.md, "Planning beside a device"). */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -265,7 +265,7 @@ static void slice(struct fr_trainer *trainer, uint64_t samples_before)
         fr_trainer_look_at_slices(trainer);
 }
 
-/* While nothing is read, or nothing comes, slices go on until all rows were looked at with this
+/* While nothing is read, or nothing arrives, slices continue until all rows were examined with this
  * watermark. In lockstep they are a function of the log. */
 static void slice_idle(struct fr_trainer *trainer, uint64_t now_ns)
 {

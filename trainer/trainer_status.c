@@ -1,5 +1,5 @@
-/* What others may know of the trainer: a snapshot that the owner thread publishes, at most one a
- * second, one at every cut and one when publishing is held or goes on. Under the lock it is copied
+/* The trainer's status for other threads: a snapshot that the owner thread publishes at most once a
+ * second, and additionally at every cut and when a hold begins or ends. The lock is held for a copy
  * only. */
 #include "trainer_private.h"
 

@@ -45,9 +45,9 @@ bool fr_lifecycle_failed(struct fr_lifecycle *life, struct fr_err *err);
 void fr_lifecycle_set_starting(struct fr_lifecycle *life, const char *text);
 void fr_lifecycle_get_starting(struct fr_lifecycle *life, char *out, size_t size);
 
-/* A loop's thread. Written by whoever starts it, except `beat`, which the thread itself sets and
- * reads, and `done`, which it sets last: the main thread, the ingest loop and the publisher's
- * question for a rewind wait for that. */
+/* A loop's thread. Written by the thread that starts it, except `beat`, which the thread itself
+ * sets and reads, and `done`, which it sets last: the main thread, the ingest loop and the
+ * publisher's question for a rewind wait for that. */
 struct fr_loop_thread {
     struct fr_loops *loops; /* loops.h */
     pthread_t thread;

@@ -152,8 +152,8 @@ static void put_keys(struct writer *w, size_t count)
     w->record.size += count * KEY_SIZE;
 }
 
-/* Picks the next rows (or drops) of the table in this partition, at most `limit`; *from moves
- * behind them. */
+/* Picks the next rows (or drops) of the table in this partition, at most `limit`; *from moves past
+ * them. */
 static size_t pick(struct writer *w, uint32_t table, bool drops, size_t limit, size_t *from)
 {
     size_t count = 0;

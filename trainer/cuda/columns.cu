@@ -1,5 +1,5 @@
-/* Sums down the columns of a batch: gradients of biases, scales and slopes, moments; and what goes
- * along rows beside them (layer_norm, sums of rows).
+/* Sums down the columns of a batch: gradients of biases, scales and slopes, moments. Also the sums
+ * along rows that go with them (layer_norm, sums of rows).
  *
  * In two kernels: blocks of COLUMN_ROWS rows are summed in ascending order, then the blocks, in
  * ascending order: the processor's chunks, when those have 128 rows. The parts lie in the queue's
@@ -121,7 +121,7 @@ FR_KERNEL(moment_parts_kernel, struct moment_call)
     FR_EACH (at, (size_t)blocks * n) {
         struct fr_cell cell = fr_cell_of(at, n);
         size_t begin = cell.row * c.rows, end = begin + c.rows < c.call.m ? begin + c.rows : c.call.m;
-        /* the first block goes on from what is there */
+        /* the first block continues from the present contents */
         double sum = begin > 0 ? 0.0 : c.call.sum[cell.column], square = begin > 0 ? 0.0 : c.call.square[cell.column];
         for (size_t i = begin; i < end; i++) {
             double v = (double)*fr_at(c.call.x, i, cell.column);

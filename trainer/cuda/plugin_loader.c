@@ -1,5 +1,5 @@
-/* Finds and loads the plug-in. The program links no CUDA library: what is missing is said, and
- * training goes on without.
+/* Finds and loads the plug-in. The program links no CUDA library: anything missing is reported, and
+ * training continues without it.
  *
  * Thread: any, one at a time. It does not open a card. */
 #include "cuda/api.h"

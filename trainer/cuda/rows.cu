@@ -4,11 +4,12 @@
  * A row's gradient is summed by one warp, lanes along its columns, over the occurrences that plan
  * sorted by key: in blocks of FR_OCCURRENCE_BLOCK, blocks in order, as on the processor, and with
  * the same bits. The blocks of a key that is hot are summed by warps of their own, before:
- * thousands of occurrences are no chain. There are no atomics on floats: a key belongs to one warp.
+ * thousands of occurrences do not form one chain. There are no atomics on floats: a key belongs to
+ * one warp.
  *
  * The sum lies in shared memory where it fits, else in the queue's workspace. A lane reads and
- * writes its own columns only; what the whole row has one of (an accumulator, an age) is read by
- * all lanes before lane 0 writes it. Updates do nothing once the queue's flag is set. */
+ * writes its own columns only; a number that the row has only once (an accumulator, an age) is read
+ * by all lanes before lane 0 writes it. Updates do nothing once the queue's flag is set. */
 #include "kernel.h"
 #include "base/random_math.h"
 #include "ops/pooling.h"
@@ -84,7 +85,7 @@ FR_DEVICE uint32_t dims_of(const struct fr_row_update *u)
     return dims;
 }
 
-/* A lane's own columns of a part's sum begin or go on. */
+/* Begins or continues the sum of a part in the lane's own columns. */
 FR_DEVICE void add_columns(float *sum, const float *d, uint32_t dim, float coef, bool begun)
 {
     FR_EACH_BY_LANE (j, dim)

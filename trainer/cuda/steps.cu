@@ -1,9 +1,9 @@
-/* Kernels over ragged sequences: pooling over steps, attention but for its first layer, the loss
- * of next steps.
+/* Kernels over ragged sequences: pooling over steps, attention without its first layer, the loss of
+ * next steps.
  *
- * What goes along columns is a thread's (entry, column) and runs over the entry's steps; what is
- * summed along columns is a warp's, step after step. Steps are taken in ascending order: an entry's
- * bits do not depend on its neighbours. */
+ * Work on single columns belongs to one thread per (entry, column), which loops over the entry's
+ * steps. A sum over columns belongs to a warp, step after step. Steps are processed in ascending
+ * order, so an entry's bits do not depend on its neighbours. */
 #include "kernel.h"
 #include "ops/pooling.h"
 

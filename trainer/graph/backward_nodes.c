@@ -1,7 +1,7 @@
 /* Backward of every node: its gradient goes to its arguments, partial sums to its parameters.
  *
- * Most operations add to the gradients they are given; whoever is first to touch a buffer clears
- * the chunk's rows of it (settled when the variant was compiled).
+ * Most operations add to the gradients they are given. The first operation that writes to a buffer
+ * clears the chunk's rows of it (decided when the variant is compiled).
  *
  * Owner thread: the graph's; a chunk belongs to one worker. It does not sum over chunks
  * (backward.c). */

@@ -1,14 +1,15 @@
-/* A device's life, its memory, and what is copied to it and back: arenas, the answer, parameters.
+/* Creation and release of a device, its memory, and the copies in both directions: arenas, the
+ * answer, parameters.
  *
- * A step's arena is filled by the host in pinned memory while the device's part of it is known
- * already, so pointers can be written before they are sent. It is sent beside what computes: what
- * is started later waits for it, what was started before does not. There are two: that of the next
- * batch is filled and sent while the step computes (fr_graph_bring). Their first size is the
- * configuration's; a batch that needs more room gets another block, and the next one has them in
- * one piece.
+ * The host fills a step's arena in pinned memory. The arena's device addresses are known from the
+ * beginning, so pointers can be written before they are sent. The arena is sent while the device
+ * computes: work started later waits for the transfer, work started earlier does not. There are
+ * two: that of the next batch is filled and sent while the step computes (fr_graph_bring). Their
+ * first size is the configuration's; a batch that needs more room gets another block, and the next
+ * one has them in one piece.
  *
- * Errors: the first is kept (device.h); calls go on and change nothing, because the queue starts
- * nothing after an error, and nobody reads what comes back.
+ * Errors: the first one is recorded (device.h). Later calls are still made but change nothing,
+ * because the queue starts nothing after an error, and their results are not read.
  *
  * Owner thread: the graph's. */
 #include "device.h"

@@ -113,7 +113,7 @@ static void take_keys(const struct fr_graph *graph, struct arrival *arrival, con
 
 /* ---- steps ---- */
 
-/* A step is masked where no row is behind it that a replica would have. */
+/* A step is masked if it has no row that a replica would have. */
 static void mask_steps(const struct graph_run *run, const struct space *space)
 {
     const struct fr_table_rows *table = &run->rows->tables[run->graph->conf->slots[space->slot].table];

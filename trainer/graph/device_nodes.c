@@ -1,5 +1,5 @@
-/* Calls that a device takes in another form: the recurrence is told which entries have a step at
- * each time, attention's first layer how many steps there are.
+/* Calls that have another form on a device: the recurrence gets the entries that have a step at
+ * each time, and attention's first layer gets the number of steps.
  *
  * Owner thread: the graph's. */
 #include "passes.h"

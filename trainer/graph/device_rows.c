@@ -1,19 +1,20 @@
-/* The rows a device keeps: those in use lie there, by key, and are newer than the store's once a
- * step has changed them. fr_graph_settle brings these back before anybody reads the store's.
+/* The rows that a device keeps, by key. They are the rows in use, and a row is newer than the
+ * store's after a step has changed it. fr_graph_settle copies the newer rows back before the
+ * store's rows are read.
  *
- * A row that is not there comes from the store's before its batch, with the batch's arena. One that
- * this batch made comes in any case, for a key that went and came back is another row; of such a
- * row only key and address are sent, and it gets its first values where it lives, the bits that the
- * store's row has (fr_graph_device.first_places; where they are unknown it is sent too). When there
- * is no more room (row_bytes_max, or the device's memory) rows that no batch used lately make some:
- * the hand goes round; those that are newer are brought back first, for which the host waits.
- * While a step computes, rows of the next batch are sent beside it, as far as there is room that
- * nobody has to be asked for; they are scattered behind the step. So where a row is changes no
- * number.
+ * A row that the device lacks is copied from the store before its batch, with the batch's arena. A
+ * row that the batch creates is always transferred, because a key that was removed and returns has
+ * a new row. Only key and address of such a row are sent; the device computes its first values,
+ * with the bits of the store's row (fr_graph_device.first_places; if they are unknown, the values
+ * are sent too). When there is no more room (row_bytes_max, or the device's memory), rows that no
+ * recent batch used are evicted in the order of the hand; those that are newer are copied back
+ * first, and the host waits for that. While a step computes, rows of the next batch are sent, as
+ * far as there is room without an eviction; they are scattered after the step. The place of a row
+ * therefore changes no number.
  *
- * The keys of a batch are looked up once, by the pool (device_index.c): beside the step before it,
- * if the batch was brought. No row comes or goes between that and the batch's turn, so then only
- * keys are left whose rows found no room, or were made.
+ * The keys of a batch are looked up once, by the pool (device_index.c); during the previous step,
+ * if the batch was sent early. No row is added or evicted between the look-up and the batch's turn,
+ * so only keys remain then whose rows found no room or were created.
  *
  * The store may drop or move a row meanwhile: it is found again by its key, and one that is gone is
  * not brought back. What left the store's memory was clean, so the device's copy, if it is still
@@ -27,8 +28,9 @@
 
 enum {
     CHUNK_BYTES = 4 << 20,
-    STAGING_BYTES = 8 << 20, /* of rows that go back, at least one; more go in turns */
-    AHEAD_BYTES = 64 << 20,  /* of rows sent beside a step; others wait for their batch */
+    /* bytes of rows copied back at once, at least one row; more are copied in several rounds */
+    STAGING_BYTES = 8 << 20,
+    AHEAD_BYTES = 64 << 20, /* of rows sent beside a step; others wait for their batch */
 };
 
 /* ---- memory ---- */
@@ -321,7 +323,7 @@ static enum fr_status take_table(struct graph_run *run, uint32_t t)
     const struct device_plan *plan = &device->now->plans[t];
     const struct key_list *listed = &plan->listed;
     enum fr_status status = FR_OK;
-    /* what the device has of a row that was made anew is no longer true */
+    /* the device's copy of a row that was created again is no longer valid */
     for (uint32_t i = 0; i < listed->n; i++)
         if (plan->numbers[listed->of[i]] != FR_NO_ROW && fr_graph_device_is_made(rows, listed->of[i]))
             cache->dirty[plan->numbers[listed->of[i]]] = false;

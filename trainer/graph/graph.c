@@ -1,4 +1,4 @@
-/* The graph's life: what is computed at all, making and freeing, what it says about itself.
+/* Creation and release of a graph, which layers are computed, and queries about the graph.
  *
  * Layers a task reaches are computed, and those an auxiliary loss reaches while training; the
  * others keep their parameters.
@@ -278,7 +278,8 @@ const float *fr_graph_logits(const struct fr_graph *graph, uint32_t task)
 {
     FR_CHECK(task < graph->conf->n_tasks);
     if (graph->device && graph->device->waiting)
-        (void)fr_graph_device_wait(graph->device); /* whoever trains is told of an error */
+        /* an error is returned by the next training call */
+        (void)fr_graph_device_wait(graph->device);
     return graph->tasks[task].logits;
 }
 

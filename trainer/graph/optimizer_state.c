@@ -1,8 +1,8 @@
 /* Optimizer state of the dense parameters: memory, and as bytes for the sections "dense_state" and
  * "dense_state/..".
  *
- * Only parameters a loss reaches have state. The bytes hold what a run needs to go on as if it had
- * not stopped: steps, trained samples (schedules), moments, and the accumulators behind the
+ * Only parameters a loss reaches have state. The bytes hold what a run needs to continue as if it
+ * had not stopped: steps, trained samples (schedules), moments, and the accumulators behind the
  * published statistics; parameter values travel in their own section.
  *
  * Invariant: everything is checked before anything changes.

@@ -4,8 +4,8 @@
  * * While a task whose loss has a prior (vocabulary/loss.h) has seen at most FR_PRIOR_SAMPLES
  * labels, each step moves the bias its logit adds by the change of the log-odds of their weighted
  * mean, (positives + 1/2) / (weight + 1) (Krichevsky and Trofimov 1981), and at the first sets it
- * to them. What gradients taught in the meantime stays. The bias is that of the layer the task
- * names as its logit, or of the first of several added ones.
+ * to them. Changes by gradients in the meantime stay. The bias is that of the layer the task names
+ * as its logit, or of the first of several added ones.
  *
  * * Owner thread: the graph's. */
 #include <stdio.h>

@@ -11,14 +11,14 @@
  * old data fades. Until FR_STANDARDIZE_COUNT_MIN samples are counted the network reads 0: a raw
  * number would leave its scale in the kernel and in the optimizer's state for millions of samples.
  * From then on a value enters the moments cut to FR_STANDARDIZE_LIMIT deviations around the mean,
- * so that one broken number cannot wreck them; what keeps coming from further away widens them all
- * the same (each such sample multiplies the variance by up to 1 + 100 / count, from epsilon on).
- * Published are mean, variance and count, from which a state elsewhere continues. dice (Zhou et
- * al. 2018): moving averages of the first and the second moment, of which DICE_KEEP is kept for
- * each batch_size samples trained by the losses after the layer: so the variance is that of
- * samples, however few a batch has. They are divided by the weight they hold, beginning with one
- * unit of mean 0 and variance 1. Owner thread: the graph's; chunks and slots go to the pool.
- * Does not: read untrained samples. */
+ * so that one broken number cannot wreck them; values that repeatedly lie further away nevertheless
+ * widen the moments (each such sample multiplies the variance by up to 1 + 100 / count, from
+ * epsilon on). Published are mean, variance and count, from which a state elsewhere continues. dice
+ * (Zhou et al. 2018): moving averages of the first and the second moment, of which DICE_KEEP is
+ * kept for each batch_size samples trained by the losses after the layer: so the variance is that
+ * of samples, however few a batch has. They are divided by the weight they hold, beginning with one
+ * unit of mean 0 and variance 1. Owner thread: the graph's; chunks and slots go to the pool. Does
+ * not: read untrained samples. */
 #include "learning.h"
 
 #include <math.h>

@@ -2,11 +2,12 @@
  * sample.
  *
  * Zero times zero has no slope. A value that is zero whatever the sample gets a gradient only where
- * what it is multiplied by is not zero, and nothing comes back through a relu at exactly zero. So
- * two questions are asked of every node, is it always zero and can a gradient come to it, until the
- * answers stay: whatever is zero and gets a gradient is zero no longer. What then is still zero
- * stays so for ever: a product of two zero parts. A zero part beside one that is not learns, and so
- * does one with a path around the product.
+ * what it is multiplied by is not zero, and nothing comes back through a relu at exactly zero.
+ * Therefore two properties of every node, whether it is always zero and whether a gradient can
+ * reach it, are computed repeatedly until they no longer change: a zero value that gets a gradient
+ * is no longer zero. A value that is still zero then stays zero for ever: a product of two zero
+ * parts. A zero part multiplied by a part that is not zero learns, and so does a part with a path
+ * around the product.
  *
  * Nodes are whole: a concatenation with one number that is not zero is not zero, so what is named
  * never learns, and not all that never learns is named. First values of rows are the
@@ -119,7 +120,8 @@ static bool blocks(const struct node *node)
     return fr_activation_zero(node->activation) == FR_ZERO_BLOCKS;
 }
 
-/* Whether a gradient that comes to the node goes on to argument i: the slope there is not zero. */
+/* Whether a gradient that reaches the node is passed on to argument i, because the slope there is
+ * not zero. */
 static bool passes(const struct zeros *z, const struct node *node, uint32_t i)
 {
     bool zero = z->value[node - z->v->nodes];

@@ -137,7 +137,7 @@ void fr_bf16_pack(const struct fr_operand *right, uint32_t row_begin, uint32_t r
             pack_row(right, first, n, end, panel);
         if (row_end == right->rows) {
             size_t filled = ((size_t)row_end + 1) / 2 * 2;
-            /* of a last row packed alone, the one beside it */
+            /* of a last row that is packed alone: the missing second row */
             for (uint32_t j = 0; j < PANEL && row_end % 2; j++)
                 panel[((size_t)row_end / 2 * PANEL + j) * 2 + 1] = 0;
             memset(panel + filled * PANEL, 0, (depth - filled) * PANEL * sizeof(*panel));

@@ -33,8 +33,8 @@ struct fr_codec_table {
     uint32_t value_floats;
 };
 
-/* This is what the head of a journal file holds: everything beside the epoch that its delta records
- * depend on. */
+/* The content of a journal file's head: everything that the delta records depend on, except the
+ * epoch itself. */
 struct fr_codec_settings {
     uint32_t revision;
     uint32_t np;
@@ -148,10 +148,10 @@ typedef enum fr_status fr_delta_sink(void *self, uint32_t partition, uint32_t pi
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
                               fr_delta_sink *sink, void *self, uint64_t *saturated) FR_MUST_CHECK;
 
-/* The same for an epoch that is too large to be held: in parts, as they come. The head says
- * timeline, epoch, from, digest and previous; its rows, dense parameters and commit are not looked
- * at. Parts come in the order of the functions below, rows by ascending table; within a table of
- * different calls keys may come in any order, each key once. Settings are borrowed until free.
+/* The same for an epoch too large to be held in memory, written part by part. The head has
+ * timeline, epoch, from, digest and previous; its rows, dense parameters and commit are ignored.
+ * Parts must come in the order of the functions below, rows by ascending table. Across calls, the
+ * keys of a table may come in any order, each key once. Settings are borrowed until free.
  * FR_E_LIMIT: a part does not fit piece_max; nothing of that record was given to the sink. */
 struct fr_delta_stream;
 struct fr_delta_stream *fr_delta_stream_new(const struct fr_codec_settings *settings, const struct fr_delta_epoch *head,

@@ -9,9 +9,9 @@
  * the same bits); what is not finite is null. The hash is XXH3-64 of all bytes before the last
  * line, as 16 hexadecimal digits.
  *
- * Values pass through the timeline's quantization here (but for exact dense parameters), so the
- * daemon's exact values and a replica's published ones give the same dump: quantizing what is
- * quantized changes nothing.
+ * Values pass through the timeline's quantization here (except exact dense parameters), so the
+ * daemon's exact values and a replica's published ones give the same dump: quantizing quantized
+ * values changes nothing.
  *
  * Thread: one owner. The order is the caller's duty and is checked: FR_E_STATE. */
 #ifndef FR_CODEC_DUMP_H
@@ -20,7 +20,7 @@
 #include "base/hash.h"
 #include "codec/codec.h"
 
-/* FR_OK goes on; anything else ends the dump with this status. */
+/* FR_OK continues; any other status ends the dump and is returned. */
 typedef enum fr_status fr_dump_sink(void *self, const void *bytes, size_t size);
 
 /* Opaque by convention: between init and release only the functions below touch it. */

@@ -5,9 +5,9 @@
  * the manifest's files, are those of one epoch with `from` 1: pieces 0..n-1 and the commit. A
  * reader that follows some partitions reads the files of these.
  *
- * A directory is believed only as far as it was read: sizes and SHA-256 of each file stand in the
- * manifest, that of the manifest's own bytes is its last key; the whole text's is in the commit
- * that announces the snapshot.
+ * A directory is trusted only as far as it has been verified: the manifest has the size and SHA-256
+ * of each file, and its last key is the SHA-256 of the bytes before it. The SHA-256 of the whole
+ * manifest is in the commit that announces the snapshot.
  *
  * Thread: any; there is no state. */
 #ifndef FR_CODEC_MANIFEST_H

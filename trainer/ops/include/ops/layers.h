@@ -4,14 +4,15 @@
  * A vector view has one row per entry of a chunk: row 0 is the chunk's first. A step view is ragged
  * and absolute: the steps of entry e are rows begin[e] .. begin[e + 1] of the whole batch, whatever
  * chunk is computed. Every backward operation ADDS to the gradients it is given; a view with
- * .values NULL is not wanted. Gradients of parameters are partial sums of one chunk, added to; the
- * caller joins chunks in ascending order. Sums run over ascending rows, steps, then columns (the
- * cpu backends: 8 interleaved partial sums over columns). What is written does not overlap what is
- * read, but where a comment allows it; gradients that are added to may be one view several times.
+ * .values NULL means that the gradient is not wanted. Gradients of parameters are partial sums of
+ * one chunk, added to; the caller joins chunks in ascending order. Sums run over ascending rows,
+ * steps, then columns (the cpu backends: 8 interleaved partial sums over columns). Outputs do not
+ * overlap inputs, except where a comment allows it; the same view may occur several times among the
+ * gradients that are added to.
  *
- * Forward, the bits of an entry do not depend on its chunk or its neighbours (gru,
- * attention_dense: where fr_ops.rows_independent). Tolerance NMSE(1e-10) unless a comment says
- * otherwise. Thread and limits: ops.h. */
+ * Forward, the bits of an entry do not depend on its chunk or its neighbours (gru, attention_dense:
+ * where fr_ops.rows_independent). Tolerance NMSE(1e-10) unless a comment says otherwise. Thread and
+ * limits: ops.h. */
 #ifndef FR_OPS_LAYERS_H
 #define FR_OPS_LAYERS_H
 
@@ -30,7 +31,7 @@ struct fr_view {
 /* Entries [entry_begin, entry_end) of a ragged sequence. */
 struct fr_steps {
     const uint32_t *begin; /* [entries + 1] */
-    const uint8_t *masked; /* per step: 1: no row behind it; NULL: all are there */
+    const uint8_t *masked; /* per step: 1: the step has no row; NULL: every step has one */
     uint32_t entry_begin, entry_end;
 };
 

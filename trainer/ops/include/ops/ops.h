@@ -1,15 +1,15 @@
 /* One operation table, several backends: `cpu` (own fixed-order products, vectorised loops) and
- * `openblas` (the same with cblas_sgemm). CUDA later as a plug-in object that fills the same table.
- * The parity suite (tests/unit/ops) drives every backend against `reference` (tests/reference:
- * double accumulation, plain loops), which only tests link.
+ * `openblas` (the same with cblas_sgemm). The CUDA plug-in has a table with the same members
+ * (cuda/api.h). The parity suite (tests/unit/ops) drives every backend against `reference`
+ * (tests/reference: double accumulation, plain loops), which only tests link.
  *
- * Each operation works on one chunk or block; splitting over workers is the graph's business, so an
+ * Each operation works on one chunk or block; the graph splits the work over workers, so an
  * operation needs no pool, keeps no state and allocates nothing. Matrices are row-major; row i of a
  * view begins at values + i * ld. Element mathematics is in ops/row.h and base/math.h, valid as C
  * and CUDA.
  *
- * Tolerance classes against `reference`: EXACT (same bits), NMSE(e) (sum of squared differences <=
- * e * sum of squares of the reference). Thread: any; an operation touches only its arguments.
+ * Tolerance classes against `reference`: EXACT (same bits), NMSE(e) (sum of squared differences
+ * <= e * sum of squares of the reference). Thread: any; an operation touches only its arguments.
  * Determinism: the order of every reduction is stated; no backend depends on the number of
  * workers. */
 #ifndef FR_OPS_OPS_H
@@ -42,9 +42,9 @@ struct fr_multiply {
     struct fr_view out;             /* [m, n]: row 0 is product row 0, whatever row_begin says */
     bool accumulate;                /* out += product instead of out = product */
 
-    /* What is done to the computed rows once they are whole, in this order, while they are in the
-     * cache: bias_activate unless bias is NULL, relu_backward by the values of `gate` unless there
-     * are none, and max_bits into *bits, which keeps what is larger, unless it is NULL. */
+    /* What is done to the computed rows once they are complete, in this order, while they are in
+     * the cache: bias_activate unless bias is NULL; relu_backward by the values of `gate` unless
+     * gate.values is NULL; max_bits joined into *bits by maximum, unless bits is NULL. */
     const float *bias; /* [n] */
     bool relu;
     struct fr_view gate; /* [m, n] */
@@ -95,7 +95,7 @@ static inline bool fr_single_ids(const uint32_t *begin, uint32_t n, const float 
     return other == 0 && !weights;
 }
 
-/* Where an id of a batch came from. */
+/* Where an id of a batch comes from. */
 struct fr_occurrence {
     uint32_t entry;
     uint32_t group; /* the slot's number among the sources */
@@ -134,7 +134,8 @@ struct fr_row_update {
     /* as the forward pass read them, NULL: zeros; for sources with pairs */
     float *const *served;
     const uint32_t *occ_begin, *occ;
-    /* beside occ: the entry, and above its bits the slot's number among the sources */
+    /* parallel to occ: the entry in the low entry_bits bits, and above them the slot's number among
+     * the sources */
     const uint32_t *occ_from;
     uint32_t entry_bits;
     uint32_t n_groups;

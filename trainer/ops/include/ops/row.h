@@ -15,13 +15,13 @@
  * textbook's.
  *
  * The order of a step: the mean gradient of a unit, s / units, is scaled so that its norm is at
- * most clip_norm; its elements are cut to +-clip_value; l2 w + l1 sign(w) is added, but for ftrl
- * kinds, whose l1 and l2 belong to the algorithm; it becomes the sum again; then the rule runs. The
- * raw gradient is finite and at most FR_GRADIENT_MAX, which the graph has checked.
+ * most clip_norm; its elements are cut to +-clip_value; l2 w + l1 sign(w) is added, except for ftrl
+ * kinds, whose l1 and l2 belong to the algorithm; the mean is turned into the sum again; then the
+ * rule runs. The raw gradient is finite and at most FR_GRADIENT_MAX, which the graph has checked.
  *
  * Finite stays finite: values are cut to +-FR_VALUE_MAX, accumulators and z to FR_STATE_MAX, and
  * with 0 < lr, eps and decay rates < 1 no rule computes inf - inf, 0 * inf or 0 / 0 on the way
- * (docs/learning.md says why). Training that is well never meets the cuts.
+ * (docs/learning.md says why). Healthy training never reaches these bounds.
  *
  * Sources: Adagrad: Duchi et al. 2011; row-wise: Naumov et al. 2019 (DLRM); momentum, RMSProp
  * (Tieleman and Hinton 2012), Adam (Kingma and Ba 2015; of rows lazy: only what is trained moves
