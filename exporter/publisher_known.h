@@ -6,13 +6,14 @@
 #include "durable/epoch.h"
 #include "publisher_topic.h"
 
-/* A partition. Offsets; -1: not known. */
+/* What is known of one partition. Members are offsets; -1: unknown. */
 struct fr_topic_partition {
     int64_t low;
-    int64_t next;             /* where our next record should land */
-    int64_t begin;            /* of the record with which a new replica begins */
-    int64_t sent_begin;       /* the same of a beginning that is not acknowledged yet */
-    int64_t gap_from, gap_to; /* between our records, not looked at yet; equal: none */
+    int64_t next;       /* where our next record should land */
+    int64_t begin;      /* offset of the record with which a new replica begins */
+    int64_t sent_begin; /* the same for a beginning that is not acknowledged yet */
+    /* offsets between our records that were not examined yet; equal: none */
+    int64_t gap_from, gap_to;
 };
 
 /* A beginning of the timeline: the epoch with `from` 1 with which new replicas begin, or, where
@@ -38,7 +39,8 @@ void fr_publisher_known_release(struct fr_publisher_known *known);
  * leaves nothing known. */
 void fr_publisher_read_begin(struct fr_publisher_known *known);
 void fr_publisher_forget_begin(struct fr_publisher_known *known);
-/* The beginning that was sent is acknowledged: it is the topic's now, and in `delta.begin`. */
+/* The beginning that was sent is acknowledged: it becomes the topic's beginning and is written to
+ * `delta.begin`. */
 enum fr_status fr_publisher_begin_is_acknowledged(struct fr_publisher_known *known, struct fr_err *err) FR_MUST_CHECK;
 
 /* A record of ours was acknowledged at this offset; begins: a new replica can begin with it. */
@@ -46,7 +48,7 @@ void fr_publisher_record_landed(struct fr_publisher_known *known, int32_t partit
 /* Once a minute, while nothing is in flight: compares the ends of all partitions with what is
  * known. */
 void fr_publisher_compare_ends(struct fr_publisher_known *known, struct fr_publisher_topic *topic, rd_kafka_t *client);
-/* Somebody wrote between our records. */
+/* Whether another writer wrote between our records. */
 bool fr_publisher_has_gaps(const struct fr_publisher_known *known);
 
 #endif

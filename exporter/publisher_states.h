@@ -16,8 +16,8 @@ struct fr_publisher;
     STATE(AWAITS_SNAPSHOT)                                                                                             \
     STATE(REWINDS)
 
-/* The last four are noticed in the middle of a step, also by callbacks, and happen at its end: the
- * worst of them, which is the last in this order. */
+/* The last four events are noticed in the middle of a step, some by callbacks. At the end of the
+ * step only the worst of them happens, which is the last in this order. */
 #define FR_PUBLISHER_EVENT_LIST(EVENT)                                                                                 \
     EVENT(NO_BROKERS)                                                                                                  \
     EVENT(BEGINNING_FOUND)                                                                                             \
@@ -43,10 +43,10 @@ struct fr_publisher_transition {
     enum fr_publisher_state to;                  /* NO_STATE: the event is refused */
     void (*act)(struct fr_publisher *publisher); /* NULL: nothing is to be done */
 };
-/* NULL: a publisher in this state refuses the event. */
+/* Returns the transition; NULL: a publisher in this state refuses the event. */
 const struct fr_publisher_transition *fr_publisher_transition(enum fr_publisher_state from,
                                                               enum fr_publisher_event event);
-/* As in the lists. */
+/* Return the names as in the lists above. */
 const char *fr_publisher_state_name(enum fr_publisher_state state);
 const char *fr_publisher_event_name(enum fr_publisher_event event);
 

@@ -1,6 +1,6 @@
-/* Questions about topics: does one exist, what does it keep and take (publisher_topic.c); where do
- * partitions begin and end, which records lie there (publisher_read.c). Answers are not judged here
- * by whose records they are. */
+/* Queries about topics: whether a topic exists, what it keeps and accepts (publisher_topic.c);
+ * where partitions begin and end, and which records are there (publisher_read.c). Whose records
+ * they are is not judged here. */
 #ifndef FR_EXPORTER_PUBLISHER_TOPIC_H
 #define FR_EXPORTER_PUBLISHER_TOPIC_H
 
@@ -8,38 +8,40 @@
 
 enum {
     BROKER_TIMEOUT_MS = 5000, /* metadata, offsets, fetched records */
-    BATCH_ROOM = 128,         /* what Kafka puts around one record and counts with it */
+    BATCH_ROOM = 128,         /* bytes that Kafka adds around one record and counts in its size */
 };
 
 struct fr_publisher_topic {
     struct fr_publisher_board *board;
     uint32_t partitions; /* of the delta topic, as last counted */
-    bool administrable;  /* the brokers answer questions about a topic's settings */
+    bool administrable;  /* the brokers answer queries about a topic's settings */
     uint64_t begun_ns;   /* when the publisher was made */
     uint64_t settings_asked_ns;
-    struct { /* the record that tally.refused is about */
+    struct { /* the record that tally.refused describes */
         char topic[250];
-        uint64_t bytes; /* that the topic has to take in one batch */
+        uint64_t bytes; /* size that the topic must accept in one batch */
     } refused;
 };
 
-/* The topic exists (it is made when options.create) and has at least `partitions` partitions. */
+/* Checks that the topic exists and has at least `partitions` partitions. A missing topic is created
+ * if options.create is set. */
 enum fr_status fr_publisher_find_topic(struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
                                        struct fr_kafka_topic *found, struct fr_err *err) FR_MUST_CHECK;
-/* The topic takes a batch of one record of so many bytes, as far as brokers answer; FR_E_MISMATCH.
- * what: the option that lets a record be so large. */
+/* Checks that the topic accepts a batch of one record of this many bytes, as far as brokers answer.
+ * FR_E_MISMATCH: it does not. what: the option that allows such a record. */
 enum fr_status fr_publisher_check_size(rd_kafka_t *client, const char *topic, const char *what, uint64_t bytes,
                                        struct fr_err *err) FR_MUST_CHECK;
-/* The delta topic exists, has `partitions` partitions and is not compacted. first: its size limit
- * is checked too, which later can only make records wait. */
+/* Checks that the delta topic exists, has `partitions` partitions and is not compacted. first: also
+ * checks its size limit; at a later look a small limit only makes records wait. */
 enum fr_status fr_publisher_check_topic(struct fr_publisher_topic *topic, rd_kafka_t *client, bool first,
                                         struct fr_err *err) FR_MUST_CHECK;
-/* Once an hour: asks what the delta topic keeps, and warns when that is too little. */
+/* Once an hour: queries the retention of the delta topic, and warns if it is too short. */
 void fr_publisher_check_retention(struct fr_publisher_topic *topic, rd_kafka_t *client, uint64_t now_ns);
 
-/* A topic did not take a record: sets the problem, with what to set where that helps. */
+/* A topic refused a record: sets the problem, with the setting to change if there is one. */
 void fr_publisher_record_refused(struct fr_publisher_topic *topic, const rd_kafka_message_t *message);
-/* Whether the topic that refused a record takes one of that size now, as far as brokers answer. */
+/* Whether the topic that refused a record accepts one of that size now, as far as brokers
+ * answer. */
 bool fr_publisher_takes_refused(const struct fr_publisher_topic *topic, rd_kafka_t *client);
 
 /* ---- publisher_read.c ---- */
@@ -48,8 +50,9 @@ bool fr_publisher_takes_refused(const struct fr_publisher_topic *topic, rd_kafka
 struct fr_topic_record {
     bool found;
     int64_t offset;
-    int64_t written_ms;    /* its Kafka timestamp; -1: none */
-    enum fr_status status; /* FR_OK, or why it is no delta record of this format, with `problem` */
+    int64_t written_ms; /* its Kafka timestamp; -1: none */
+    /* FR_OK, or why it is not a delta record of this format; `problem` has the text */
+    enum fr_status status;
     enum fr_delta_kind kind;
     uint64_t timeline, epoch, from, digest;
     uint32_t partition, np, piece;
@@ -59,14 +62,14 @@ struct fr_topic_record {
 
 struct fr_topic_span {
     int32_t partition;
-    int64_t from, to; /* offsets; `to` is not in it */
-    uint64_t strays;  /* records without a valid crc that were met */
+    int64_t from, to; /* offsets; `to` is exclusive */
+    uint64_t strays;  /* records without a valid crc in the span */
     bool done;
 };
 
 struct fr_topic_visitor {
     void *self;
-    /* true: nothing more of this span is wanted */
+    /* true: no further record of this span is wanted */
     bool (*record)(void *self, int32_t partition, const struct fr_topic_record *record);
 };
 
@@ -74,12 +77,12 @@ struct fr_topic_visitor {
 enum fr_status fr_publisher_reader_open(struct fr_publisher_board *board, rd_kafka_t **out,
                                         struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_reader_close(rd_kafka_t *client);
-/* First offset and next offset of every partition of the delta topic, in two questions; any
- * client. */
+/* Queries the first and the next offset of every partition of the delta topic, in two requests,
+ * with any client. */
 enum fr_status fr_publisher_ends(const struct fr_publisher_board *board, rd_kafka_t *client, int64_t *low,
                                  int64_t *high, struct fr_err *err) FR_MUST_CHECK;
-/* Visits the records of all spans, each span's in order. Strays are counted and not visited.
- * FR_E_UNAVAILABLE: some did not come in time. */
+/* Visits the records of all spans, in order within each span. Strays are counted and not visited.
+ * FR_E_UNAVAILABLE: some records did not arrive in time. */
 struct fr_topic_reading {
     struct fr_publisher_board *board;
     rd_kafka_t *client; /* of fr_publisher_reader_open */

@@ -1,8 +1,8 @@
-/* What is sent, one part for each way: epochs of the journal, one by one or merged when they are a
- * backlog (publisher_epochs.c); the whole state, with which the topic is filled
+/* What is sent, with one part for each kind: epochs of the journal, one by one or merged when they
+ * are a backlog (publisher_epochs.c); the whole state, with which the topic is filled
  * (publisher_rebase.c); a rewind to a snapshot, with which a new timeline begins
- * (publisher_rewind.c). The parts put records into `outgoing` and answer with events; when each is
- * used is the machine's business (publisher.c). */
+ * (publisher_rewind.c). The parts put records into `outgoing` and return events; the machine
+ * decides when each is used (publisher.c). */
 #ifndef FR_EXPORTER_PUBLISHER_WAYS_H
 #define FR_EXPORTER_PUBLISHER_WAYS_H
 
@@ -15,20 +15,21 @@
 struct fr_publisher_epochs {
     struct fr_publisher_sender *sender;
     uint64_t measured_at; /* the backlog is measured again once this epoch is sent */
-    uint64_t highest;     /* newest epoch that was encoded: an earlier one is sent again */
+    uint64_t highest;     /* the newest epoch encoded; an epoch up to it is being resent */
     struct fr_borrowed_epoch borrowed;
     struct fr_buffer head; /* of a journal file */
     struct fr_export_room room;
 };
 
 void fr_publisher_epochs_release(struct fr_publisher_epochs *epochs);
-/* Whether the epochs that wait are a backlog; *last, then: how far they are merged with the
- * first. */
+/* Whether the waiting epochs are a backlog. If so, *last is the last epoch to merge with the first
+ * one. */
 bool fr_publisher_is_backlog(struct fr_publisher_epochs *epochs, uint64_t *last);
-/* The epoch after the newest that was sent; rewind: it begins with it; NULL: with nothing. */
+/* Loads the epoch after the newest one sent. rewind: the record that it begins with; NULL: none. */
 enum fr_status fr_publisher_load_epoch(struct fr_publisher_epochs *epochs, const struct fr_delta_rewind *rewind,
                                        struct fr_err *err) FR_MUST_CHECK;
-/* The same with all epochs up to `last` as one, or fewer, which have one head and one timeline. */
+/* The same with all epochs up to `last` as one merged epoch, or as many of them as have one head
+ * and one timeline. */
 enum fr_status fr_publisher_load_merged(struct fr_publisher_epochs *epochs, uint64_t last,
                                         const struct fr_delta_rewind *rewind, struct fr_err *err) FR_MUST_CHECK;
 
@@ -36,19 +37,21 @@ enum fr_status fr_publisher_load_merged(struct fr_publisher_epochs *epochs, uint
 
 struct fr_publisher_rebase {
     struct fr_publisher_sender *sender;
-    uint64_t above;              /* it is of a later epoch: no replica has pieces of that one */
-    struct fr_export_full *full; /* NULL: not begun; outlives a producer, for the same bytes */
-    uint64_t begun_ns;           /* when the last one was begun; 0: none was */
+    /* the state must be of a later epoch than this, of which no replica has pieces */
+    uint64_t above;
+    /* NULL: not begun. It outlives a producer, so that a resend has the same bytes. */
+    struct fr_export_full *full;
+    uint64_t begun_ns; /* when the last one was begun; 0: none was */
 };
 
-/* The state is to go out as of an epoch later than `above`; the one that was begun is kept when it
- * is. */
+/* Requests that the state is sent as of an epoch later than `above`. A rebase that has begun is
+ * kept if its epoch is. */
 void fr_publisher_want_rebase(struct fr_publisher_rebase *rebase, uint64_t above);
-/* Opens the folded state. FR_AGAIN: it is not folded, or not offered, so far yet. */
+/* Opens the folded state. FR_AGAIN: no late enough epoch is folded and offered yet. */
 enum fr_status fr_publisher_open_rebase(struct fr_publisher_rebase *rebase, struct fr_err *err) FR_MUST_CHECK;
-/* The next records of it. */
+/* Loads the next records of the state. */
 enum fr_status fr_publisher_load_rebase(struct fr_publisher_rebase *rebase, struct fr_err *err) FR_MUST_CHECK;
-/* It is acknowledged, or not needed. */
+/* Ends the rebase: it is acknowledged, or no longer needed. */
 void fr_publisher_close_rebase(struct fr_publisher_rebase *rebase);
 
 /* ---- a rewind to a snapshot ---- */
@@ -56,7 +59,7 @@ void fr_publisher_close_rebase(struct fr_publisher_rebase *rebase);
 struct fr_publisher_rewinding {
     struct fr_publisher_board *board;
     uint64_t least;                /* the snapshot is as of this epoch or a later one */
-    bool impossible;               /* none will be: this process does not ask again */
+    bool impossible;               /* there will be no snapshot; this process does not ask again */
     struct fr_publisher_rewind to; /* the snapshot; epoch 0: none is named */
 };
 

@@ -13,9 +13,10 @@
 #include <stdint.h>
 
 enum {
-    /* one of so many parts of the processors */
+    /* the thread's share of the processors is 1 / this */
     FR_SNAPSHOT_PACE_SHARE = 32,
-    /* of them, from which on the rest of the process keeps them busy */
+    /* from this percentage of the processors on, the rest of the process counts as keeping them
+     * busy */
     FR_SNAPSHOT_PACE_BUSY_PERCENT = 75,
 };
 

@@ -63,8 +63,8 @@ struct fr_manifest {
     /* Sorted by topic, then partition; owned. */
     struct fr_manifest_offset *offsets;
     size_t n_offsets;
-    /* A hint: of each partition of the delta topic an offset at or before everything later than
-     * this epoch. NULL: not known. Owned. */
+    /* A hint: for each partition of the delta topic, an offset at or before everything later than
+     * this epoch. NULL: unknown. Owned. */
     uint64_t *delta_offsets;
     struct fr_manifest_file *files; /* in the order to be read; owned */
     size_t n_files;
@@ -72,9 +72,9 @@ struct fr_manifest {
     bool summed;
 };
 
-/* `<model>-<tl>-<e>`; FR_E_LIMIT. */
+/* Writes the name `<model>-<tl>-<e>`; FR_E_LIMIT. */
 enum fr_status fr_manifest_name(const struct fr_manifest *manifest, char out[FR_MANIFEST_NAME_MAX]) FR_MUST_CHECK;
-/* The same manifest gives the same bytes. Appended. */
+/* Appends the manifest as text. The same manifest gives the same bytes. */
 void fr_manifest_print(const struct fr_manifest *manifest, struct fr_buffer *out);
 /* Fills *out only on success. FR_E_UNSUPPORTED: another `v`, or a parent; FR_E_LIMIT; FR_E_CORRUPT:
  * other bytes than the sum at the end is of; FR_E_INVALID with the place. Unknown keys are passed
@@ -82,7 +82,7 @@ void fr_manifest_print(const struct fr_manifest *manifest, struct fr_buffer *out
 enum fr_status fr_manifest_parse(const void *bytes, size_t size, struct fr_manifest *out,
                                  struct fr_err *err) FR_MUST_CHECK;
 void fr_manifest_release(struct fr_manifest *manifest);
-/* Of all files. */
+/* Sums over all files. */
 uint64_t fr_manifest_bytes(const struct fr_manifest *manifest);
 uint64_t fr_manifest_rows(const struct fr_manifest *manifest);
 
