@@ -1,6 +1,6 @@
 /* What `--check` looks at beyond the configuration's own grammar, without a network: the settings
- * of every Kafka client, as a start would make them, and what is right and learns nothing. A start
- * looks at the clients too, before it makes a state directory.
+ * of every Kafka client, as a start would make them, and valid parts of the network that learn
+ * nothing. A start checks the clients too, before it makes a state directory.
  *
  * Owner: main thread, before there are others. */
 #include <stdio.h>

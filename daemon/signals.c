@@ -7,10 +7,10 @@
  * means the same. All others that would end the process without one are ignored, those that report
  * a fault excepted: a stray USR1 is no reason to stop.
  *
- * Libraries end a process by abort: an assertion, an exception that nobody catches, a heap that is
- * damaged. A supervisor then has no line and no exit code of ours. The handler of SIGABRT writes
- * the line, looks at what usually runs short, and exits with its code. What was durable is safe, as
- * after every other end.
+ * Libraries end a process by abort: a failed assertion, an uncaught exception, a damaged heap. A
+ * supervisor would then get no log line and no exit code of ours. The handler of SIGABRT writes the
+ * line, checks the resources that usually run short, and exits with the matching code. What was
+ * durable is safe, as after every other end.
  *
  * Thread: the main one; the handlers run on any. */
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* What counts for each task, and tasks that learn nothing: they say so in the status, and once in
- * the log; so do, there only, first values of zero that can never learn.
+/* What counts for each task, and tasks that learn nothing. Such tasks are reported in the status,
+ * and once in the log. First values of zero that can never learn are reported in the log only.
  *
  * A task learns nothing when its loss reaches no parameter and no row, which is known from the
  * network; or when none of FR_TASK_SILENT_SAMPLES trained samples in a row counted for it: no

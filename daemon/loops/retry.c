@@ -1,4 +1,4 @@
-/* Repeated tries with a growing wait (retry.h). */
+/* Repeated attempts with a growing wait (retry.h). */
 #include "loops/retry.h"
 
 #include <inttypes.h>

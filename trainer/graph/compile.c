@@ -1,10 +1,10 @@
-/* A variant of the network: nodes of the layers a loss reaches, their homes, their gradients, work
- * lists.
+/* Compiling a variant of the network: the nodes of the layers that a loss reaches, their buffers
+ * and gradients, and the work lists.
  *
- * Nodes are made in evaluation order. Then every concatenation takes in the arguments that have no
- * home yet (they become views of its buffer), and one walk in reverse order settles which gradients
- * are wanted and who writes a gradient buffer first. Buffers of groups' rows are written backward
- * in a phase after that of samples' rows; the walk's order holds within each.
+ * Nodes are made in evaluation order. Then the arguments of every concatenation that belong to no
+ * buffer yet become views of the concatenation's buffer, and one walk in reverse order determines
+ * which gradients are wanted and which node writes a gradient buffer first. Buffers of groups' rows
+ * are written backward in a phase after that of samples' rows; the walk's order holds within each.
  *
  * Owner thread: the graph's. It does not fail; shapes were checked by the config loader. */
 #include "compile_internal.h"

@@ -1,4 +1,5 @@
-/* A step on a device: everything is started, updates too, then one block says what became of it.
+/* A step on a device: everything is started, including updates, and then one block reports the
+ * result.
  *
  * Updates obey a flag that the checks before them set (struct fr_device_judge), so a refused step
  * changed nothing, and the host's numbers (ages, counts, statistics) are taken back or not taken
@@ -7,7 +8,7 @@
  * the step is not refused but unsure: updates waited, the rows are checked, and if they are fit the
  * updates are started again.
  *
- * Between begin and finish the host does something else (trainer/ahead.c). Owner thread: the
+ * Between begin and finish the host does other work (trainer/ahead.c). Owner thread: the
  * graph's. */
 #include "learning.h"
 #include "passes.h"

@@ -1,5 +1,5 @@
-/* Before a batch is computed: which variant of the network it needs, how many rows everything has,
- * memory for them.
+/* Preparing a batch: the variant of the network that it needs, the number of rows of each space,
+ * and their memory.
  *
  * Memory only grows: nothing is allocated for a batch not larger than an earlier one of the same
  * variant. Numbers do not depend on which variants were there before.

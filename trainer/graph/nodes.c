@@ -1,8 +1,8 @@
-/* Nodes that are one call of an operation, forward or backward: what the call reads and writes is
- * said once for both directions.
+/* Nodes that are one call of an operation, forward or backward: the arguments of the call are set
+ * in one place for both directions.
  *
- * Gradients are views without values in the forward pass, and where nobody wants them. Forward runs
- * on padding rows too where products do (rows_independent); backward on real ones.
+ * Gradients are views without values in the forward pass, and where no gradient is wanted. Forward
+ * runs on padding rows too where products do (rows_independent); backward on real ones.
  *
  * Owner thread: the graph's; a chunk belongs to one worker. It does not allocate, or clear
  * gradients but its own partial sums. */

@@ -1,12 +1,12 @@
 /* Sums of pooled rows that nothing else reads, alone or with their interaction by pairs: where
- * every entry has one id without a weight, rows are summed where they lie (fr_ops.sum_rows), and
- * neither what was gathered nor its gradients are written out. A row's gradient is then that of the
- * sum, which all slots share, and with pairs that of the pairs times (sum - row): few arrays that
- * stay in the cache, and what the update has in its hands. The bits are those of the nodes it
- * stands for.
+ * every entry has one id without a weight, rows are summed in place (fr_ops.sum_rows), and neither
+ * the gathered rows nor their gradients are written out. A row's gradient is then that of the sum,
+ * which all slots share, and with pairs that of the pairs times (sum - row): few arrays that stay
+ * in the cache, and values that the update reads anyway. The bits are those of the nodes that the
+ * sum replaces.
  *
- * Whether a batch has such columns is looked at before each; the nodes are always there, for other
- * batches, for devices and for who looks for the cause of a refusal (fr_graph_write_sums).
+ * Each batch is checked for such columns. The nodes always exist, for other batches, for devices,
+ * and for the search for the cause of a refusal (fr_graph_write_sums).
  *
  * Source: sums of factorization machines in linear time, Rendle 2010. Owner thread: the graph's; a
  * chunk belongs to one worker. */

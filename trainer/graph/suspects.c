@@ -1,11 +1,11 @@
 /* Which samples made fr_graph_train refuse a batch: what the refused pass left behind is looked at
  * sample by sample.
  *
- * Three looks, each only when the one before found nobody, so that those left out are as few as the
- * numbers tell: numbers that are not finite, or over the bound alone (logits first, then the
- * outputs' gradients, then every node's values and gradients, what they give to parameters and to
- * rows); squares that a statistic cannot hold; a share of the bound (the bound divided by how many
- * add up), below which no sum of those left can exceed it.
+ * Three examinations, each made only if the previous one found no suspect, so that as few samples
+ * as possible are left out: numbers that are not finite, or over the bound alone (logits first,
+ * then the outputs' gradients, then every node's values and gradients, what they give to parameters
+ * and to rows); squares that a statistic cannot hold; a share of the bound (the bound divided by
+ * how many add up), below which no sum of those left can exceed it.
  *
  * A sample is known by its own rows. Rows of a group belong to all its samples, but a bad one most
  * often has its cause in one of them: the group's trained samples are suspects only when none of

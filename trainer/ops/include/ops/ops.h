@@ -71,7 +71,8 @@ struct fr_gather {
     struct fr_view out;
 };
 
-/* The sum of one row each of several slots, and their interaction by pairs (bi_interaction). */
+/* The sum of one row from each of several slots, and the rows' interaction by pairs
+ * (bi_interaction). */
 struct fr_summed_slot {
     const uint32_t *unique_of; /* [entries]: every entry has one id, without a weight */
     float *const *rows;        /* NULL: no row, zeros */
@@ -155,8 +156,9 @@ FR_HD struct fr_occurrence fr_occurrence_at(const struct fr_row_update *u, uint3
     return at;
 }
 
-/* The gradients of a row's occurrences are summed in blocks of so many, one after the other, and
- * the blocks in order: one fixed tree for every backend, whose chains stay short. */
+/* The gradients of a row's occurrences are summed in blocks of this size, one occurrence after the
+ * other, and then the blocks are summed in order. Every backend has this one fixed tree, whose
+ * chains are short. */
 enum { FR_OCCURRENCE_BLOCK = 64 };
 
 enum { FR_ROW_PARTS_MAX = 16 };
@@ -359,8 +361,8 @@ struct fr_ops {
     FR_OPS_SPARED(FR_OPS_MEMBER)
 };
 
-/* The machine's best: avx512 or avx2, which give equal bits; `openblas` where the processor has no
- * FMA. */
+/* The best table for this machine: avx512 or avx2, which give equal bits, or `openblas` if the
+ * processor has no FMA. */
 const struct fr_ops *fr_ops_cpu(void);
 /* One instruction set, for tests and comparisons; NULL where the machine lacks it. */
 const struct fr_ops *fr_ops_cpu_avx512(void);
