@@ -43,7 +43,7 @@ static void log_all(const rd_kafka_t *client, int level, const char *facility, c
     log_line(level, facility, text, false);
 }
 
-/* Whoever asks for problems is told of them, by us. */
+/* If a report was requested, problems go to it. */
 static void log_asked(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
     (void)client, (void)level;
@@ -106,7 +106,7 @@ static rd_kafka_resp_err_t listen_to(rd_kafka_t *client, const rd_kafka_conf_t *
     return rd_kafka_interceptor_add_on_response_received(client, "answers", listener->on_answer, listener->opaque);
 }
 
-/* True when the problem was told to whoever wants all of them. */
+/* Returns true if the problem was passed to a report that collects all of them. */
 static bool is_told(const struct fr_kafka_options *options, const char *place, const struct fr_err *err)
 {
     if (options->report)

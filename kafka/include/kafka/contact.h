@@ -11,13 +11,14 @@
 #include "kafka/kafka.h"
 
 enum {
-    /* Contact was lost when a broker, or this process, was silent for longer than it had to be. A
-     * topic is deleted, made again and filled in less than half a second. */
+    /* Contact counts as lost if a broker, or this process, was silent for longer than expected
+     * by this. A topic can be deleted, created again and filled in less than half a second. */
     FR_KAFKA_CONTACT_SILENCE_MS = 250,
-    /* A large answer takes its time on a slow line: a millisecond for so many bytes. */
+    /* Bytes of an answer for which one more millisecond is allowed, because a large answer takes
+     * time on a slow line. */
     FR_KAFKA_CONTACT_BYTES_MS = 1000,
-    /* Between two fetch answers of a broker. While the queue of fetched records is full nothing is
-     * asked for, and librdkafka looks at that once a second. */
+    /* Allowed time between two fetch answers of a broker. While the queue of fetched records is
+     * full nothing is requested, and librdkafka checks the queue once a second. */
     FR_KAFKA_CONTACT_FETCH_MS = 3000,
 };
 
@@ -38,8 +39,8 @@ struct fr_kafka_contact_answer {
 struct fr_kafka_contact_count {
     uint64_t gaps;
     uint64_t connections; /* over which a broker answers again */
-    /* Answers about topics: the client asks when a partition gave an error, which it
-     * reports to nobody when the next fetch works. */
+    /* Answers about topics: the client requests them after a partition returned an error, and
+     * does not report that error if the next fetch works. */
     uint64_t metadata;
 };
 
@@ -48,15 +49,17 @@ struct fr_kafka_contact;
 struct fr_kafka_contact_time fr_kafka_contact_now(void);
 struct fr_kafka_contact *fr_kafka_contact_new(struct fr_kafka_contact_time now);
 void fr_kafka_contact_free(struct fr_kafka_contact *contact);
-/* For the reader's client, which hears as long as it lives. */
+/* Returns the listener for the reader's client; the contact must live as long as that client. */
 struct fr_kafka_listener fr_kafka_contact_listener(struct fr_kafka_contact *contact);
-/* The client was made. How long its brokers wait for records is the operator's to change. */
+/* Call after the client was made: reads from it how long its brokers wait for records, which the
+ * operator can set. */
 void fr_kafka_contact_begin(struct fr_kafka_contact *contact, rd_kafka_t *reader);
-/* Milliseconds that a broker waits for records before it answers; any thread. */
+/* Sets the milliseconds that a broker waits for records before it answers. Any thread. */
 void fr_kafka_contact_set_wait(struct fr_kafka_contact *contact, int64_t wait_ms);
-/* All partitions were asked about: no silence is older than that. Any thread. */
+/* Records that all partitions were checked at this time, so earlier silence no longer counts.
+ * Any thread. */
 void fr_kafka_contact_checked(struct fr_kafka_contact *contact, struct fr_kafka_contact_time at);
-/* Any thread. What it counts is visible before anything of the answer is. */
+/* Records one answer. Its counts are visible before any part of the answer is. Any thread. */
 void fr_kafka_contact_heard(struct fr_kafka_contact *contact, const struct fr_kafka_contact_answer *answer);
 /* Any thread. */
 struct fr_kafka_contact_count fr_kafka_contact_count(const struct fr_kafka_contact *contact);
