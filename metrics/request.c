@@ -1,6 +1,5 @@
-/* Parses request heads (contract: request.h). What this server can be asked for is a path and
- * nothing else, so of the headers only those are read that say how the connection goes on and whom
- * the client believes it talks to. Everything RFC 9112 calls ambiguous (folded lines, blanks before
+/* Parses request heads (contract: request.h). A request to this server is only a path, so the only
+ * headers that are read are those about keeping the connection, about a body, and Host. Everything RFC 9112 calls ambiguous (folded lines, blanks before
  * a colon, two hosts, control characters) is refused instead of guessed. */
 #include "request.h"
 
@@ -29,8 +28,8 @@ static struct text trimmed(struct text text)
     return text;
 }
 
-/* Takes what stands before the first `end` and leaves what comes behind it; false: there is
- * none. */
+/* Splits off the text before the first `end` into out and leaves the text after it in rest. False:
+ * there is no `end`. */
 static bool take(struct text *rest, char end, struct text *out)
 {
     const char *found = rest->size ? memchr(rest->at, end, rest->size) : NULL;
@@ -163,7 +162,7 @@ int fr_http_parse(const char *head, size_t size, struct fr_http_request *out)
         return status;
     bool must_have_host = request.keep; /* HTTP/1.1 and later */
     while (take_line(&rest, &line) && line.size) {
-        /* A line that begins with a blank would go on with the one before. */
+        /* A line that begins with a blank would continue the previous one. */
         if (!is_clean(line) || line.at[0] == ' ' || line.at[0] == '\t' || !take(&line, ':', &name) || name.size == 0 ||
             trimmed(name).size != name.size)
             return BAD;

@@ -1,4 +1,4 @@
-/* The head of an HTTP/1.x request (RFC 9112), and whom it was meant for. Not public. */
+/* The head of an HTTP/1.x request (RFC 9112), and the host it was meant for. Not public. */
 #ifndef FR_METRICS_REQUEST_H
 #define FR_METRICS_REQUEST_H
 
@@ -14,10 +14,10 @@ struct fr_http_request {
     char path[FR_HTTP_PATH_MAX]; /* without query; a longer one is no document's: "" */
     char host[FR_HTTP_HOST_MAX]; /* lower case, without port and brackets; "": none (HTTP/1.0) */
     bool keep;                   /* the client wants the connection to stay open */
-    bool body;                   /* bytes follow that are nobody's next request */
+    bool body;                   /* bytes follow the head that are not a next request */
 };
 
-/* Finds the end of the head: how many bytes it has with its blank line, 0 when that is not there
+/* Returns the size of the head in bytes with its blank line, or 0 if the blank line has not arrived
  * yet. */
 size_t fr_http_head_size(const char *bytes, size_t size);
 /* Parses a head with its blank line. Returns 0, or the status that refuses it: 400 or 505. */
@@ -25,8 +25,8 @@ int fr_http_parse(const char *head, size_t size, struct fr_http_request *out);
 
 /* Whether a request for this host may be answered. A page of another site can have its own name
  * point at 127.0.0.1 (DNS rebinding); its scripts then read our answers as if they were its own.
- * What gives them away is the name in Host: nobody can rebind an address, so addresses and
- * "localhost" are fine, and other names must be listed. */
+ * Such a request has the foreign name in Host. An address cannot be rebound, so addresses and
+ * "localhost" are allowed, and other names must be listed. */
 bool fr_http_host_allowed(const char *host, const char *const *hosts, size_t n_hosts);
 
 #endif

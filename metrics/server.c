@@ -1,7 +1,7 @@
 /* Connections of the HTTP server, one thread, on libevent's buffered sockets.
  *
  * libevent has an HTTP server of its own (evhttp), which cannot do what is promised here: it counts
- * no connections, its timeout begins anew with every byte, a HEAD gets a body, and where there are
+ * no connections, its timeout restarts with every byte, a HEAD gets a body, and where there are
  * no descriptors left it tries to accept as fast as it can.
  *
  * A connection is in one of four phases, each with an absolute end: no client stays in one longer
@@ -14,11 +14,11 @@
  * unread bytes resets it, and the reset may outrun the reply.
  *
  * One request at a time is read from a connection, so a client that sends many at once buffers them
- * in its own socket. At FR_HTTP_CONNECTIONS_MAX the connection that waits longest goes for the new
- * one: idle before unanswered before unread. So a probe gets its answer whoever else is there.
+ * in its own socket. At FR_HTTP_CONNECTIONS_MAX the connection that waits longest is closed for the
+ * new one: idle before unanswered before unread. A probe therefore always gets its answer.
  *
  * Without descriptors (EMFILE) the oldest connection is closed, accepting stops for PAUSE_MS and is
- * tried again: the queue of the kernel keeps who comes meanwhile. */
+ * tried again: the kernel's queue keeps the clients that connect meanwhile. */
 #include "server.h"
 
 #include <errno.h>

@@ -1,18 +1,18 @@
-/* Streaming AUC, logloss, calibration and positive rate of one task's scores: exponentially decayed
- * by event time at several half-lives, and over the lifetime.
+/* Streaming AUC, logloss, calibration and positive rate of one task's scores: exponentially
+ * decayed by event time at several half-lives, and over the lifetime.
  *
- * Scores fall into bins of the logit, of equal width where logits belong and growing with it below
- * and above. AUC is the Mann-Whitney statistic over binned weights; a tie counts one half.
+ * Scores fall into bins of the logit, of equal width in the usual range and of growing width
+ * below and above. AUC is the Mann-Whitney statistic over binned weights; a tie counts one half.
  *
- * A sample at event time t has weight w * 2^(-(as_of - min(t, wm)) / half_life). Weights are kept
- * relative to a reference time that moves in whole steps, so that the state is a function of the
- * samples alone (P10), not of cuts or restarts. The owner loop adds samples in sample order. State
- * is f64.
+ * A sample at event time t has weight w * 2^(-(as_of - min(t, wm)) / half_life). Weights are
+ * kept relative to a reference time that moves in whole steps, so that the state is a function
+ * of the samples alone (P10), not of cuts or restarts. The owner loop adds samples in sample
+ * order. State is f64.
  *
- * Accuracy: AUC is within 1e-3 of a brute-force weighted AUC at any scale of the logits from 2^-20
- * to 2^20, also for scores far narrower than 1 in the logit (unit test). `outside` says which share
- * of a class has scores beyond. Above FR_AUC_OUTSIDE_MAX AUC is undefined; below, the error that
- * comes of it is at most 5e-5.
+ * Accuracy: AUC is within 1e-3 of a brute-force weighted AUC at any scale of the logits from
+ * 2^-20 to 2^20, also for scores far narrower than 1 in the logit (unit test). `outside` is the
+ * share of a class whose scores lie beyond that range. Above FR_AUC_OUTSIDE_MAX AUC is
+ * undefined; below, the resulting error is at most 5e-5.
  *
  * The caller decides which samples count, and with what weight (metrics/task.h).
  *
@@ -74,12 +74,12 @@ struct fr_auc_result { /* NaN: undefined */
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out);
 
-/* The image is absolute and sparse (non-empty bins only). It lacks the time it is as of, which
- * moves with every batch; parse replaces the state, but for that time.
+/* The image is absolute and sparse (non-empty bins only). The image does not contain the as-of
+ * time, which changes with every batch; parse replaces the whole state except that time.
  *
- * FR_E_MISMATCH says that half-lives differ: the lifetime part is restored, and decayed parts of
- * unknown half-lives start empty (the caller logs it). FR_E_CORRUPT says that the image does not
- * parse, or has another format or kind of scores. */
+ * FR_E_MISMATCH: half-lives differ; the lifetime part is restored, and decayed parts of unknown
+ * half-lives start empty (the caller logs it). FR_E_CORRUPT: the image does not parse, or has
+ * another format or kind of scores. */
 void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out);
 enum fr_status fr_auc_parse(struct fr_auc *auc, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 /* Reads the options an image was made with, for readers without a configuration. Errors:

@@ -1,13 +1,13 @@
-/* Freshness: how old events are when a batch with them was trained, when its epoch was durable, and
- * when the delta topic had acknowledged it. There is one observation per trained sample and stage:
- * the wall time of the stage minus the event time. Beside that, minus the record's Kafka timestamp:
- * an age that means something for a replay of old events, too.
+/* Freshness: the age of events when their batch was trained, when its epoch was durable, and
+ * when the delta topic had acknowledged the epoch. There is one observation per trained sample
+ * and stage: the wall time of the stage minus the event time. A second series subtracts the
+ * record's Kafka timestamp instead, which is also meaningful when old events are replayed.
  *
- * Between the stages an epoch carries a histogram of its samples' event times (buckets of at most
- * 1/8 of their distance from the epoch's first batch), so the later stages are exact to that and to
- * the bounds of the registry's histograms. Ages below zero (clocks that disagree) count as zero.
- * Freshness is never part of a state; it begins anew with the process. Its series are
- * freshet_freshness_seconds{stage}, freshet_arrival_age_seconds{stage} and
+ * Between the stages an epoch carries a histogram of its samples' event times (buckets of at
+ * most 1/8 of their distance from the epoch's first batch), so the later stages are exact to
+ * that and to the bounds of the registry's histograms. Ages below zero (clocks that disagree)
+ * count as zero. Freshness is never part of a state; it starts empty with each process. Its
+ * series are freshet_freshness_seconds{stage}, freshet_arrival_age_seconds{stage} and
  * freshet_ingest_lag_seconds.
  *
  * Thread: the owner loop calls trained and cut, the durable thread durable, the publisher thread
@@ -26,17 +26,17 @@ struct fr_freshness;
 struct fr_freshness *fr_freshness_new(struct fr_registry *registry, const struct fr_timings *timings);
 void fr_freshness_free(struct fr_freshness *freshness);
 
-/* Says that a batch was trained at wall_ms, with the event times of its samples. Samples whose
- * skip[i] is not 0 do not count. */
+/* Records that a batch was trained at wall_ms, with the event times of its samples. Samples
+ * whose skip[i] is not 0 do not count. */
 void fr_freshness_trained(struct fr_freshness *freshness, const int64_t *t_ms, const uint8_t *skip, size_t count,
                           int64_t wall_ms);
-/* The same of each record with a Kafka timestamp, and how many of its samples were trained. */
+/* Records the Kafka timestamp of a record and how many of its samples were trained at wall_ms. */
 void fr_freshness_arrived(struct fr_freshness *freshness, int64_t kafka_ms, uint32_t count, int64_t wall_ms);
-/* Takes the newest Kafka timestamp of a trained batch, one observation a batch. */
+/* Records the newest Kafka timestamp of a trained batch: one observation a batch. */
 void fr_freshness_lag(struct fr_freshness *freshness, int64_t kafka_ms, int64_t wall_ms);
-/* Says that what was trained since the last cut is epoch `epoch`; numbers ascend. */
+/* Assigns the samples trained since the last cut to epoch `epoch`; numbers ascend. */
 void fr_freshness_cut(struct fr_freshness *freshness, uint64_t epoch);
-/* Both say that epochs up to `epoch` have reached the stage. A repeated call changes nothing. */
+/* Both record that epochs up to `epoch` have reached the stage. A repeated call changes nothing. */
 void fr_freshness_durable(struct fr_freshness *freshness, uint64_t epoch, int64_t wall_ms);
 void fr_freshness_published(struct fr_freshness *freshness, uint64_t epoch, int64_t wall_ms);
 
@@ -50,8 +50,8 @@ enum fr_freshness_series {
     FR_FRESH_LAG,
     FR_FRESH_SERIES
 };
-/* Returns seconds over all observations of this process, within a sixteenth; NaN means none. Any
- * thread may call. */
+/* Returns quantile q in seconds over all observations of this process, within a sixteenth; NaN
+ * if there are none. Any thread may call. */
 double fr_freshness_quantile(const struct fr_freshness *freshness, enum fr_freshness_series series, double q);
 
 #endif

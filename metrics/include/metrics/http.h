@@ -1,12 +1,12 @@
-/* The HTTP server (libevent, on a thread of its own) serves documents that other threads publish by
- * swapping a pointer. It never takes a lock of the training path.
+/* The HTTP server (libevent, on a thread of its own) serves documents that other threads publish
+ * by swapping a pointer. It never takes a lock of the training path.
  *
- * It answers GET and HEAD (other methods 405) to whom it is meant for (request.h says why): Host
- * must be an address, localhost, or one of `hosts`, else 403. It listens on loopback by default.
+ * It answers GET and HEAD; other methods get 405. Host must be an address, localhost, or one of
+ * `hosts`, otherwise the answer is 403 (request.h says why). It listens on loopback by default.
  *
- * Limits: heads <= 8 KiB (431); a request with a body is answered unread and its connection closed;
- * 64 connections, of which the one that is idle longest goes for a new one, so that nobody is
- * refused; 5 s for a head, 10 s to read a reply, 60 s between requests, all absolute.
+ * Limits: heads <= 8 KiB (431); a request with a body is answered unread and its connection
+ * closed; 64 connections, of which the one idle longest is closed for a new one, so that no
+ * client is refused; 5 s for a head, 10 s to read a reply, 60 s between requests, all absolute.
  *
  * /healthz (and /health) is computed per request from heartbeats and reasons: 200
  * {"status":"ok"|"degraded","reasons":[..]}, or 503 when a loop missed its watchdog, and only
@@ -29,9 +29,9 @@ enum { FR_HTTP_CONNECTIONS_MAX = 64, FR_HTTP_HEADERS_MAX = 8192, FR_HTTP_HEAD_MS
 struct fr_http_options {
     const char *host;         /* IPv4 or IPv6 address */
     uint16_t port;            /* 0: any free port */
-    const char *const *hosts; /* further names that clients may use for it; borrowed */
+    const char *const *hosts; /* further host names that clients may use; borrowed */
     size_t n_hosts;
-    uint32_t head_ms; /* for a head, whole; 0: FR_HTTP_HEAD_MS */
+    uint32_t head_ms; /* to receive a whole head; 0: FR_HTTP_HEAD_MS */
     const struct fr_clock *clock;
     struct fr_registry *registry; /* rendered at /metrics */
 };
@@ -45,8 +45,8 @@ uint16_t fr_http_port(const struct fr_http *http);
  * static strings. */
 void fr_http_publish(struct fr_http *http, const char *path, int status, const char *content_type, const void *body,
                      size_t size);
-/* Heartbeats: a loop calls beat, with the index that watch gave it, at least every watchdog_ms.
- * When it does not, /healthz answers 503 and names it. */
+/* Heartbeats: a loop calls beat, with the index that watch returned, at least every watchdog_ms.
+ * If it does not, /healthz answers 503 and names the loop. */
 int fr_http_watch(struct fr_http *http, const char *loop, int64_t watchdog_ms);
 void fr_http_beat(struct fr_http *http, int loop);
 void fr_http_unwatch(struct fr_http *http, int loop);

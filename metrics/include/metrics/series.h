@@ -1,9 +1,11 @@
 /* Every series of /metrics: its name and the help that Prometheus shows (docs/metrics.md,
- * "Series"). Whoever has a number sets its series; a new one is a row here and that line.
+ * "Series"). The module that has a number sets its series; a new series is a row here and a line
+ * in docs/metrics.md.
  *
- * Two lists of counters have a series in each row and stand with what they count: the ledger of a
- * partition (ingest/positions.h, FR_LEDGER) and the trainer's history (trainer/section.h,
- * FR_TRAINER_COUNTERS). A histogram's bounds stand where it is registered (timings.c, freshness.c).
+ * Two lists of counters have a series in each row and stand with what they count: the ledger of
+ * a partition (ingest/positions.h, FR_LEDGER) and the trainer's history (trainer/section.h,
+ * FR_TRAINER_COUNTERS). A histogram's bounds stand where it is registered (timings.c,
+ * freshness.c).
  *
  * Thread: any. */
 #ifndef FR_METRICS_SERIES_H

@@ -1,13 +1,13 @@
-/* Everything measured of one task: which samples count and with what weight, AUC and its company
- * over half-lives and the lifetime, the same of the scores that were served, and GAUC.
+/* All metrics of one task: which samples count and with what weight, AUC and the other metrics
+ * over half-lives and the lifetime, the same metrics of the served scores, and GAUC.
  *
- * Two kinds of sections of an epoch hold this. "metrics" lists the tasks and the time each is as
- * of; "metrics/<task>" has a task's image, in the epochs in which it changed. All half-lives of a
- * task change together, so they are one image.
+ * Two kinds of sections of an epoch hold this. "metrics" lists the tasks and the time to which
+ * each is current; "metrics/<task>" has a task's image, in the epochs in which it changed. All
+ * half-lives of a task change together, so they are one image.
  *
- * A sample counts when it is used for metrics (u), its label is there and is one the task can have
- * (in [0, 1]; any finite number for a regression), and its weight is positive. Where the caller
- * gives keep rates s, its weight is w / s: metrics are then those of the stream before samples were
+ * A sample counts if it is used for metrics (u), its label is present and valid for the task (in
+ * [0, 1]; any finite number for a regression), and its weight is positive. If the caller gives
+ * keep rates s, its weight is w / s: metrics are then those of the stream before samples were
  * dropped.
  *
  * Thread: one owner. Determinism: the state is a function of the samples in their order (auc.h,
@@ -100,8 +100,8 @@ enum fr_status fr_metrics_section_parse(const uint8_t *bytes, size_t size,
 /* Grows whenever the image changes. */
 uint64_t fr_task_metrics_changes(const struct fr_task_metrics *task);
 void fr_task_metrics_encode(const struct fr_task_metrics *task, struct fr_buffer *out);
-/* Replaces the state by an image, as of the time that the section "metrics" says. FR_E_MISMATCH
- * says that half-lives or the grouping are other ones: what is not in the image starts empty, and
+/* Replaces the state by an image that is current to as_of_ms, the time in the section "metrics".
+ * FR_E_MISMATCH: half-lives or the grouping differ; what is not in the image starts empty, and
  * the rest is restored. Other errors: FR_E_CORRUPT. */
 enum fr_status fr_task_metrics_parse(struct fr_task_metrics *task, const uint8_t *image, size_t size,
                                      int64_t as_of_ms) FR_MUST_CHECK;

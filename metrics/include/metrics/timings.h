@@ -29,7 +29,7 @@ struct fr_timings {
 };
 
 void fr_timings_init(struct fr_timings *timings, struct fr_registry *registry);
-/* timings NULL: nobody wants to know. */
+/* timings NULL: does nothing. */
 void fr_timings_observe(const struct fr_timings *timings, enum fr_timing timing, double value);
 
 #endif
