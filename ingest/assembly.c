@@ -465,8 +465,8 @@ static void take_end(struct fr_ingest *ingest, struct fr_stream *stream, const s
     stream->at_end = true;
     if (event->offset <= stream->next)
         return;
-    /* Markers and aborted records only: were the position to stay behind them, retention would
-     * later look like a loss. */
+    /* Markers and aborted records only: if the position did not move past them,
+     * retention would later look like a loss. */
     stream->next = stream->seen = event->offset;
     stream->item = 0;
     fr_stream_moved(ingest, stream);

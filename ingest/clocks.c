@@ -1,5 +1,5 @@
-/* Who says what time it is: of a live record that this host's clock refuses, whether the record's
- * time is wrong or the clock (docs/architecture.md, "Time").
+/* Decides which clock is wrong when this host's clock refuses a live record: the record's or this
+ * host's (docs/architecture.md, "Time").
  *
  * One witness outvotes nobody: a producer whose clock is ahead writes event time and (CreateTime)
  * Kafka timestamp alike, and must neither move the watermark nor stop the stream. Two outvote this
@@ -7,9 +7,9 @@
  *
  * - the clock's own past: the latest time it showed in this run, moved on by the monotonic clock,
  *   or the time of the newest epoch's cut. By that time the record would have been taken, and the
- *   clock is further behind it than future_max, and than the minute that a correction may set it
- *   back. A good record whose Kafka timestamp is of the present minute clears that: then the past
- *   was wrong, and the clock was set right;
+ *   clock is now earlier than it by more than future_max, and by more than the minute that a
+ *   correction may set it back. A good record whose Kafka timestamp is of the present minute clears
+ *   that: then the past was wrong, and the clock was set right;
  * - the broker's clock, which stamps records of a topic with LogAppendTime: it is further ahead of
  *   ours than future_max, and the record has an event time of its own, not just that timestamp.
  *

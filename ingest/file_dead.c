@@ -74,7 +74,7 @@ static enum fr_status open_file(struct file_dead *dead, struct fr_err *err)
     return status;
 }
 
-/* The file may have been renamed or cut by whoever keeps logs short. */
+/* The file may have been renamed or cut by a log rotation. */
 static void look_at_file(struct file_dead *dead)
 {
     struct stat ours, there;

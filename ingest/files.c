@@ -206,7 +206,7 @@ static enum fr_status check_other(const struct fr_ingest *ingest, struct fr_stre
     return FR_OK;
 }
 
-/* They are read in turn: one that is not there is waited for with all behind it. */
+/* Files are read one after the other: an absent file is waited for, and so are all later files. */
 static enum fr_status check(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, struct fr_err *err)
 {
     enum fr_status status = FR_OK;

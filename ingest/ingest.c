@@ -259,11 +259,11 @@ static bool same_turn(const struct fr_ingest *ingest)
            ingest->streams[ingest->touched[0]].turn == ingest->streams[ingest->round_stream].turn;
 }
 
-/* While the model is young rounds are not kept: one may hold far more samples than a batch, and a
- * partition must not run ahead of the others by as many batches. The partition that has given the
- * fewest records gives the next one, so that the choice is a function of the ledgers, and one that
- * was cut inside a record goes on with it. A batch takes at most as many records as a round, of
- * files one at a time, too. */
+/* While the model is young, rounds are not used: a round may hold far more samples than a batch,
+ * and a partition must not run ahead of the others by that many batches. The partition that has
+ * delivered the fewest records delivers the next one, so the choice is a function of the ledgers; a
+ * partition that was cut inside a record continues with that record. A batch takes at most as many
+ * records as a round; from files they are also taken one at a time. */
 static bool young_stream(struct fr_ingest *ingest)
 {
     struct fr_stream *found = NULL;

@@ -12,20 +12,20 @@
 #include "ingest/ingest.h"
 
 enum {
-    /* a round of huge records is cut here, or its batch would have no bound */
+    /* samples at which a round of huge records is cut; without it a batch would have no bound */
     FR_LOCKSTEP_SAMPLES_MAX = 65536,
-    /* a turn ends after so many records, for status, commits and the watchdog */
+    /* records after which a step ends, for status, commits and the watchdog */
     FR_STEP_RECORDS_MAX = 4096,
-    /* between two looks at a partition that cannot be read: twice as long each time */
+    /* between two checks of a partition that cannot be read; doubles each time up to the maximum */
     FR_RECHECK_MS = 1000,
     FR_RECHECK_MS_MAX = 16000,
-    /* between two looks for partitions added to a topic, or less (discover_ms) */
+    /* between two checks for partitions added to a topic, or less (discover_ms) */
     FR_DISCOVER_MS = 30000,
     FR_DISCOVER_MS_MIN = 100,
-    /* between two commits of the group, which lag tools look at; the last is written at once */
+    /* between two commits of the group, which lag tools read; the last is written at once */
     FR_COMMIT_MS = 1000,
-    /* between two looks at what a partition delivered, while nothing else asks for one; so many
-     * partitions are looked at together, a round of questions (up to 16 MiB of records) */
+    /* between two checks of the last delivered record, if nothing else requests one; and the number
+     * of partitions checked together in one round of requests (up to 16 MiB of records) */
     FR_LOOK_MS = 60000,
     FR_LOOK_PARTITIONS = 256,
 };
@@ -36,7 +36,7 @@ struct fr_mark {    /* the last delivered record of a partition */
     uint32_t crc32c;
 };
 
-enum { FR_MINUTE_PARTS = 7 }; /* a minute's, and the one that goes on */
+enum { FR_MINUTE_PARTS = 7 }; /* those of a minute, and the current one */
 
 /* Malformed records (malformed.c). */
 struct fr_malformed_watch {
@@ -47,7 +47,7 @@ struct fr_malformed_watch {
     struct fr_minute_part {
         uint64_t records, malformed, future;
     } minute[FR_MINUTE_PARTS];   /* by number of the part */
-    char paused[FR_PROBLEM_MAX]; /* why reading stands still; empty: it does not */
+    char paused[FR_PROBLEM_MAX]; /* why reading is paused; empty: it is not */
     enum fr_ingest_pause pause;
     int64_t until_ms; /* of a pause for the clock: the event time that the clock must not refuse */
     /* Records of a start whose labels may be -1 and 1 are held until their share is known. */
@@ -69,7 +69,7 @@ struct fr_proof {
     uint32_t told_slots, told_keys;       /* unknown names in the log */
 };
 
-/* What this host's clock showed (clocks.c). */
+/* Past readings of this host's clock (clocks.c). */
 struct fr_clock_watch {
     int64_t wall_ms;  /* the latest time it showed, or the last epoch's, */
     uint64_t mono_ns; /* and when that was */
@@ -104,18 +104,18 @@ struct fr_held_queue {
 struct fr_ingest;
 struct fr_stream;
 
-/* Where streams are read from: topics, or files. */
+/* A source of streams: topics, or files. */
 struct fr_feed {
     struct fr_source source;
     struct fr_decoder *decoder;
     struct fr_proof *proof;
     uint32_t first; /* number of its first stream; the others follow in the order of its layout */
     bool in_turn;   /* its streams are read one after the other, else all at once */
-    /* Whether what was read is there still; sets where reading goes on (`from`), and of each
+    /* Whether what was read is there still; sets where reading continues (`from`), and of each
      * stream whether it is there (`there`), else its `why`. Fails when one of them must stop the
      * service. */
     enum fr_status (*check)(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, struct fr_err *err);
-    /* Asks where a bounded run ends on the stream; lets a fixed end hold from now on, if it can. */
+    /* ask_end gets where a bounded run ends on the stream; take_end applies a fixed end. */
     enum fr_status (*ask_end)(struct fr_ingest *ingest, const struct fr_stream *stream, int64_t *end,
                               struct fr_err *err);
     enum fr_status (*take_end)(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err);
@@ -123,9 +123,9 @@ struct fr_feed {
 
 enum fr_stream_state {
     FR_STREAM_STOPPED,   /* waits for its turn, or until it can be read */
-    FR_STREAM_VERIFYING, /* begun at its last delivered record, which must be the noted one */
+    FR_STREAM_VERIFYING, /* begun at its last delivered record, which must match the mark */
     FR_STREAM_READING,
-    FR_STREAM_DONE, /* read to its end, for good */
+    FR_STREAM_DONE, /* read to its end; never read again */
 };
 
 /* A topic-partition or file as far as it has been put into batches. */
@@ -133,7 +133,7 @@ struct fr_stream {
     enum fr_stream_state state;
     const struct fr_feed *feed;
     uint32_t partition;    /* in the feed's layout */
-    uint32_t turn;         /* streams of a smaller one are read before */
+    uint32_t turn;         /* streams of a smaller turn are read before */
     uint32_t stream_index; /* in the positions */
     int64_t next;          /* first offset not fully in a batch; -1: the start policy decides */
     uint32_t item;         /* items of the record at `next` that are in batches */
@@ -146,9 +146,9 @@ struct fr_stream {
     int64_t fixed_end;     /* what the fixed ends of the run say; -1: they do not name it */
     int64_t high;          /* end of the log when last asked; files: -1 */
     int64_t bytes;         /* of a file, when last asked */
-    /* offset from which the source goes on: `next`, or further when only markers followed */
+    /* offset from which the source continues: `next`, or a later one if only markers followed */
     int64_t seen;
-    /* where the source said that nothing more can be read, and gave nothing since; -1: it did */
+    /* offset at which the source reported its end and after which it delivered nothing; -1: none */
     int64_t idle_at;
     uint64_t transaction_ns; /* since when the log is longer than that; 0: it is not */
     /* records below were counted; at most `next`, or those that are held and may be read again */
@@ -159,16 +159,16 @@ struct fr_stream {
     uint32_t wait_ms; /* before the next try; grows */
     /* FR_OK as last checked; FR_E_NOT_FOUND: its topic is gone; FR_E_UNAVAILABLE, FR_E_DENIED */
     enum fr_status there;
-    char why[320]; /* not */
+    char why[320]; /* why the stream is not there; valid when `there` is not FR_OK */
     /* `next` or `lost` changed without a record: the next batch needs an entry */
     bool moved;
-    /* As last checked: a transaction that began before `next` is open, and nothing is given. */
+    /* as last checked: a transaction that began before `next` is open, so no record comes */
     bool held_back;
     bool added; /* found on a topic that was read before: begins at its first record */
     bool at_end;
     uint32_t n_held; /* of its events wait (held.c), */
     bool end_held;   /* its end among them */
-    bool troubled;   /* was interrupted and has given nothing since */
+    bool troubled;   /* was interrupted and has delivered nothing since */
     /* lockstep: what is left of a record that was read and cut by the end of a long round; while
      * the stream is read */
     bool has_interrupted;
@@ -259,7 +259,7 @@ void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const ch
 /* Stops a stream without a reason to report: the next turn checks it and begins it again. */
 void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream);
 void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream);
-/* Its first offset is known: the owner may hear of it. */
+/* Records that the stream's first offset is known, so that the owner may adopt it. */
 void fr_stream_resolve(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Checks stopped streams: all, or (again) those whose time has come and turn it is. Those that are
  * not there make the problem; *n_there of the others could be read. */
@@ -268,7 +268,7 @@ enum fr_status fr_streams_check(struct fr_ingest *ingest, bool again, uint32_t *
 /* Checks and begins stopped streams whose time has come; FR_E_UNAVAILABLE is not an error here. */
 enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 void fr_stream_moved(struct fr_ingest *ingest, struct fr_stream *stream);
-/* Whether it may be read now: files one after the other, partitions behind all of them. */
+/* Whether the stream may be read now: files one after the other, partitions after all files. */
 static inline bool fr_stream_its_turn(const struct fr_ingest *ingest, const struct fr_stream *stream)
 {
     return stream->turn <= ingest->turn;

@@ -2,7 +2,7 @@
  * refused record waits for its letter (docs/architecture.md, "Dead letters").
  *
  * A letter is copied and kept until the broker has acknowledged it: timeouts and refusals are
- * tried again, a producer with a fatal error is made anew. The number acknowledged only grows
+ * tried again, a producer with a fatal error is replaced. The number acknowledged only grows
  * over letters without a gap, in the order of `send`; on the topic they may be out of order or
  * twice. Refused for its size (or larger than BYTES_MAX, and then not copied), a letter goes
  * without its value (headers freshet.length, freshet.sha256), then without the original's key

@@ -1,4 +1,4 @@
-/* Shared by the Kafka clients of ingest: their settings and what they say of their connections. */
+/* Shared by the Kafka clients of ingest: their settings and the state of their connections. */
 #ifndef FR_INGEST_KAFKA_INTERNAL_H
 #define FR_INGEST_KAFKA_INTERNAL_H
 
@@ -7,17 +7,17 @@
 #include "kafka/kafka.h"
 #include "kafka/contact.h"
 
-/* What a client's own threads and callbacks say. Written by rd_kafka_poll's caller. */
+/* Errors reported by a client's threads and callbacks. Written by the caller of rd_kafka_poll. */
 struct fr_ingest_health {
     bool down; /* no broker of the cluster answers */
-    /* a topic or partition in use was deleted: told to the client, not to its partitions'
-     * readers */
+    /* a topic or partition in use was deleted: reported to the client, not to the readers of its
+     * partitions */
     bool topic_gone;
     bool topic_denied; /* may not be read any more */
     char text[FR_KAFKA_TEXT_MAX];
 };
 
-/* Tells of every problem of the dead letters' producer. */
+/* Reports every problem of the settings of the dead letters' producer. */
 void fr_ingest_dead_report(const struct fr_conf *conf, const struct fr_kafka_report *report);
 
 /* Fills in brokers, name and `ingest.kafka`, and listens for errors: the opaque begins with a
@@ -50,7 +50,7 @@ struct fr_kafka_lanes {
 struct fr_kafka_source {
     struct fr_ingest_health health; /* first: the clients' opaque */
     const struct fr_conf *conf;
-    const struct fr_kafka_report *report; /* NULL but for fr_ingest_report */
+    const struct fr_kafka_report *report; /* NULL except in fr_ingest_report */
     bool per_partition;
     uint32_t *order;               /* [n_topics] by name: the order of the layout */
     struct fr_kafka_lanes *topics; /* [n_topics] as in the conf; the opaque of the reader's */
@@ -62,14 +62,14 @@ struct fr_kafka_source {
     struct fr_source_partition *names;
     struct fr_kafka_partition *partitions;
     uint32_t empty_polls;
-    uint64_t heard_ns;                /* when a broker last said something */
+    uint64_t heard_ns;                /* when a broker last answered */
     struct fr_kafka_contact *contact; /* of the reader */
     struct fr_kafka_contact_count answered;
     struct fr_kafka_contact_time asked; /* when the first question of the last check was asked */
     uint64_t polled_ns;                 /* fr_clock_boot_ns of the last look at the reader */
-    bool gap;                           /* contact was lost: ask again */
-    /* What was polled when that was seen: given when the question was answered, unless its
-     * partition was halted. NULL: nothing */
+    bool gap;                           /* contact was lost: check again */
+    /* The message polled when the gap was seen: delivered after the check, unless its partition was
+     * halted. NULL: none */
     rd_kafka_message_t *aside;
     bool twice; /* the last check took so long that another one follows */
     bool committed_error_said, policies_told;

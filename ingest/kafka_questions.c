@@ -180,7 +180,7 @@ static enum fr_status discover_topic(struct fr_kafka_source *source, uint32_t to
     if (found.error)
         return fr_err_set(err, fr_kafka_status(found.error), "topic %s at %s: %s", name, source->conf->ingest.brokers,
                           rd_kafka_err2str(found.error));
-    /* Of one that was there its partitions say so; the other topics are looked at all the same. */
+    /* If the topic existed before, its partitions report this; other topics are still checked. */
     if (found.partitions == 0 && !(source->topics[topic].n && source->reader))
         return fr_err_set(
             err, FR_E_UNAVAILABLE,

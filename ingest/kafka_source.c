@@ -116,7 +116,7 @@ static void take_message(rd_kafka_message_t *message, uint32_t index, struct fr_
     };
 }
 
-/* A right that was taken away may come back: reading is tried again and goes on where it was. */
+/* A revoked right may be granted again: reading is tried again and continues where it was. */
 static void say_denied(const struct fr_kafka_source *source, const char *reason, struct fr_source_event *out)
 {
     out->kind = FR_SOURCE_BROKEN;
@@ -145,9 +145,9 @@ static void take_error(const struct fr_kafka_source *source, const rd_kafka_mess
     }
 }
 
-/* What the client as a whole was told concerns its partitions; a topic that was deleted or may not
- * be read breaks them one a call (all topics': which one it was shows when each is looked at
- * again). */
+/* An error reported to the client as a whole concerns its partitions; a topic that was deleted or
+ * may not be read breaks them one a call (all topics': which one it was shows when each is looked
+ * at again). */
 static enum fr_status take_health(struct fr_kafka_source *source, struct fr_source_event *out)
 {
     bool broken = source->health.topic_gone || source->health.topic_denied;

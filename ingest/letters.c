@@ -6,7 +6,7 @@
  * closes, which like the bound on ids is a function of the records alone. Rejected: reading such a
  * record again (retention may have taken it, a gzip file is read from its beginning), and holding
  * on to librdkafka's messages (they pin fetch buffers that no limit of ours counts). Letters of
- * both kinds have numbers of one series, given by the sink. Owners: the ingest thread, but for
+ * both kinds have numbers of one series, given by the sink. Owners: the ingest thread, except
  * fr_ingest_dead_letter and `lettered`, which are the owner loop's. */
 #include "internal.h"
 

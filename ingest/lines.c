@@ -243,7 +243,7 @@ static unsigned bytes_wanted(enum content content)
     return 1;
 }
 
-/* Up to READ_BYTES of content into the room, or none though the file goes on. */
+/* Up to READ_BYTES of content into the room, or none although the file continues. */
 static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t *got, struct fr_err *err)
 {
     z_stream *in = &lines->inflate;

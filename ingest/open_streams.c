@@ -60,7 +60,8 @@ static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, con
     ingest->n_stopped++;
 }
 
-/* Partitions that were read before must still be there: a topic never shrinks, it was made anew. */
+/* Partitions that were read before must still be there: a topic never shrinks, so it was
+ * created again. */
 static enum fr_status check_complete(const struct fr_ingest *ingest, struct fr_err *err)
 {
     const struct fr_positions *known = &ingest->shared.known;
@@ -334,7 +335,7 @@ void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream)
     ingest->n_done++;
     while (fr_files_left(ingest) && ingest->streams[ingest->turn].state == FR_STREAM_DONE)
         ingest->turn++;
-    if (stream->next < stream->end) { /* only markers were left: in effect all the same */
+    if (stream->next < stream->end) { /* only markers were left: they take effect too */
         stream->next = stream->end;
         stream->item = 0;
         fr_stream_moved(ingest, stream);

@@ -6,7 +6,7 @@
  * holds a batch of this start; from then on it holds without being asked for again, in savepoints
  * too, and asking for it again is fine wherever the position is by then. A partition keeps its
  * newest FR_SKIPS_MAX ranges: of those behind the position the oldest goes when another one comes.
- * Its records are decoded all the same (assembly.c), because P2 counts their samples; one that is
+ * The skipped records are still decoded (assembly.c), because P2 counts their samples; one that is
  * malformed is a dead letter as always.
  *
  * Owner: ingest thread; it changes `known` under the mutex, from which the owner loop adopts. */

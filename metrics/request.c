@@ -1,6 +1,7 @@
 /* Parses request heads (contract: request.h). A request to this server is only a path, so the only
- * headers that are read are those about keeping the connection, about a body, and Host. Everything RFC 9112 calls ambiguous (folded lines, blanks before
- * a colon, two hosts, control characters) is refused instead of guessed. */
+ * headers that are read are those about keeping the connection, about a body, and Host. Everything
+ * RFC 9112 calls ambiguous (folded lines, blanks before a colon, two hosts, control characters) is
+ * refused instead of guessed. */
 #include "request.h"
 
 #include <arpa/inet.h>

@@ -5,7 +5,7 @@
  * weights_storage. A steady stream allocates nothing: after the widest batch so far all arrays are
  * large enough.
  *
- * Owner: whoever holds the batch. What goes into the columns is append.c's matter. */
+ * Owner: the thread that holds the batch. append.c fills the columns. */
 #include "batch/records.h"
 
 #include <stdlib.h>

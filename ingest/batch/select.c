@@ -1,12 +1,12 @@
 /* Some samples of a batch as a batch of their own (fr_batch_select): what is left when the trainer
  * leaves samples out.
  *
- * The result is what decoding the others alone gives, so that training on it leaves no trace of
+ * The result is what decoding the others alone gives, so that training on it is not affected by
  * those left out: group numbers and entries follow from what stays. Two differences: weights of 1
  * are written out where a left-out entry had weights, and a column that a left-out group had made
  * per sample stays so, since nothing tells whether the others' values were shared.
  *
- * Owner: whoever holds both batches. */
+ * Owner: the thread that holds both batches. */
 #include "batch/batch.h"
 
 #include <stdlib.h>

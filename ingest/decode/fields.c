@@ -99,7 +99,7 @@ enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struc
             return fr_decode_fail(d, FR_E_INVALID, "label is not finite");
         if (status != FR_OK)
             return fr_decode_fail(d, FR_E_INVALID, "%s where a label was expected", fr_decode_kind(token));
-        /* Compared before rounding: 1.00000001 rounds to 1 and is a fault all the same. */
+        /* Compared before rounding: 1.00000001 rounds to 1 and is an error nevertheless. */
         double exact = token->kind == FR_TOKEN_FLOAT ? token->f : (double)v;
         const struct fr_conf_label *conf = &d->conf->labels[label];
         if (conf->has_negative && exact == (double)conf->negative)

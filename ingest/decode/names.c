@@ -20,7 +20,7 @@ static uint64_t name_hash(const uint8_t *bytes, size_t size)
     return fr_fmix64(head ^ (tail * 0x9e3779b97f4a7c15ULL) ^ ((uint64_t)size << 56));
 }
 
-/* The shortest MessagePack string; one written longer is found all the same, by its hash. */
+/* The shortest MessagePack string; a longer form of the string is also found, by its hash. */
 static void encode(struct fr_slot_name *out, const char *name, uint8_t size)
 {
     uint8_t at = 0;

@@ -1,12 +1,12 @@
 /* Ingest: sample records from files, then from Kafka, to batches in a bounded ring
  * (docs/architecture.md, "One sample's life"; docs/formats/samples.md).
  *
- * Every partition of every topic is read at our own positions, with one plain poll per record.
- * Offsets below the expected one are dropped (duplicates of the client library); gaps are compacted
- * or transaction records and are fine.
+ * Every partition of every topic is read at the positions kept with the model, with one plain poll
+ * per record. Offsets below the expected one are dropped (duplicates of the client library); gaps
+ * are compacted or transaction records and are fine.
  *
  * Malformed records and those too far in the future go to the dead-letter topic when they are
- * decoded. The future begins at the Kafka timestamp and, but in lockstep, at the wall clock too.
+ * decoded. The future begins at the Kafka timestamp and, except in lockstep, at the wall clock too.
  * Dead letters are numbered, and a batch carries the number its positions depend on.
  *
  * A full ring stops polling. Offsets of the group `freshet.<model>` are committed for lag tools
@@ -74,7 +74,7 @@ struct fr_ingest_options {
     const struct fr_dead_sink *dead_sink;
 };
 
-/* Tells of every problem of ingest's Kafka clients; connects to nothing. place: file:line:column of
+/* Reports every problem of ingest's Kafka clients without connecting. place: file:line:column of
  * the property, or NULL. */
 void fr_ingest_report(const struct fr_conf *conf, void (*problem)(void *self, const char *place, const char *text),
                       void *self);
@@ -109,23 +109,23 @@ void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions);
  * was pushed) or a ring was closed, FR_AGAIN that nothing came or the ring is full. After
  * FR_E_LOST, FR_E_MISMATCH, FR_E_CORRUPT, FR_E_IO or FR_E_INVALID (a file) the owner must stop.
  * Unreachable brokers, denied access and absent files are not errors here: status.problem says so,
- * and reading goes on when it can. */
+ * and reading continues when it can. */
 enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
 
 /* A turn of a stream that is not read any more (a drain, its end): passes group commits on and says
  * how things stand. Nothing is polled, and no batch is filled or pushed. */
 void fr_ingest_serve(struct fr_ingest *ingest);
 
-/* Says up to which number the broker has acknowledged all dead letters. */
+/* Returns the number up to which the broker has acknowledged all dead letters. */
 uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest);
 /* Sends the record some samples of a batch came from to the dead letters, because they are unfit to
- * train for `reason`; the record counts as decoded all the same. A record has one letter in a run:
+ * train for `reason`; the record still counts as decoded. A record has one letter in a run:
  * when it had one with an earlier batch *number is 0, else the letter's, for `acknowledged`.
  * FR_AGAIN says that too many letters wait. Thread: the owner loop, with a batch of this ingest. */
 enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_batch *batch,
                                      const struct fr_batch_record *record, const char *reason,
                                      uint64_t *number) FR_MUST_CHECK;
-/* What is outstanding goes on being sent after the last fr_ingest_step, until fr_ingest_free. */
+/* Outstanding letters are still sent after the last fr_ingest_step, until fr_ingest_free. */
 /* Hands a copy of durable positions to the ingest thread, which commits them to the group
  * asynchronously (best effort), once a second at most. */
 void fr_ingest_commit(struct fr_ingest *ingest, const struct fr_positions *positions);

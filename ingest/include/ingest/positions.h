@@ -43,7 +43,7 @@ extern const struct fr_ledger_term fr_positions_ledger[FR_LEDGER_TERMS];
 
 /* Offsets whose records are decoded and counted, and passed over. */
 struct fr_skip {
-    int64_t first, last; /* both are in it */
+    int64_t first, last; /* both inclusive */
 };
 
 struct fr_partition_position {
@@ -63,7 +63,7 @@ struct fr_partition_position {
         };
         uint64_t ledger[FR_LEDGER_TERMS];
     };
-    /* disjoint, in the order they were asked for; those behind the position were passed over */
+    /* disjoint, in the order they were asked for; those before the position were passed over */
     uint32_t n_skips;
     struct fr_skip skips[FR_SKIPS_MAX];
 };
@@ -80,7 +80,7 @@ void fr_positions_release(struct fr_positions *positions);
 void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to);
 /* Finds the index of a topic-partition, which is added with offset -1 when new. */
 uint32_t fr_positions_index(struct fr_positions *positions, const char *topic, int32_t partition);
-/* Says that a batch has taken effect, but for its quarantined samples (fr_batch_quarantine). */
+/* Records that a batch has taken effect, except its quarantined samples (fr_batch_quarantine). */
 void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch);
 /* Whether the record at `offset` is passed over. */
 static inline bool fr_positions_skips(const struct fr_partition_position *position, int64_t offset)
@@ -90,7 +90,7 @@ static inline bool fr_positions_skips(const struct fr_partition_position *positi
             return true;
     return false;
 }
-/* The ledger as members of a JSON object, each behind a comma. */
+/* Writes the ledger as members of a JSON object, each after a comma. */
 void fr_positions_put_ledger(const struct fr_partition_position *position, struct fr_buffer *out);
 /* Checks the P2 equations of every partition; false names the first that fails in err. */
 bool fr_positions_balanced(const struct fr_positions *positions, struct fr_err *err);

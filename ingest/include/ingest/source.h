@@ -1,5 +1,5 @@
-/* Where records come from and where refused ones go, behind two function tables: Kafka in
- * production (ingest/README.md says how), a list in memory in tests and simulation.
+/* Function tables for a source of records and for a sink of refused ones: Kafka in production
+ * (ingest/README.md says how), a list in memory in tests and simulation.
  *
  * A source knows topic-partitions by their index in its layout, which only grows. Thread: the
  * ingest thread calls a source; a dead-letter sink may be given letters and asked for
@@ -17,7 +17,7 @@ struct fr_source_partition {
     int32_t partition;
 };
 
-/* What a source answers of a partition. */
+/* The answer of a source about a partition. */
 struct fr_source_answer {
     uint32_t partition; /* index in the layout */
     /* FR_EOF: there is none; FR_E_NOT_FOUND: nor the topic; FR_E_UNAVAILABLE, FR_E_DENIED: not
@@ -96,8 +96,8 @@ struct fr_source {
     /* Timestamp and CRC32C of the records at the very offsets in the answers (FR_EOF: there is
      * none, but a marker, or it was compacted away). Likewise. */
     enum fr_status (*marks)(void *self, struct fr_source_answer *answers, uint32_t n, struct fr_err *err);
-    /* Whether all topics keep their records until they are too old or too many: FR_E_MISMATCH, one
-     * deletes those of an older key. NULL, or FR_OK without an answer: not known. */
+    /* Checks that all topics keep their records until they are too old or too many. FR_E_MISMATCH:
+     * a topic is compacted. NULL, or FR_OK without an answer: not known. */
     enum fr_status (*policies)(void *self, struct fr_err *err);
     /* The checks are over: what they needed may be closed. `all`: every partition that is read, or
      * begins now, was asked about, so no silence before matters any more. */
@@ -109,8 +109,8 @@ struct fr_source {
      * file cannot be read on. partition < 0: any; otherwise that one (the source was opened for
      * that). */
     enum fr_status (*poll)(void *self, int64_t partition, int wait_ms, struct fr_source_event *out, struct fr_err *err);
-    /* The caller is alive, although it may not poll for long: called at every step,
-     * which take a fraction of a second. NULL: does not matter. */
+    /* Reports that the caller is alive, although it may not poll for long: called at every step,
+     * each of which takes a fraction of a second. NULL: not needed. */
     void (*rest)(void *self);
     void (*release)(void *self, struct fr_source_event *event);
     /* Headers of a record, borrowed until its release; returns how many it has, at most `capacity`
@@ -146,7 +146,7 @@ struct fr_dead_sink {
     /* Looks for the topic, creates it when missing; what cannot be done is logged, not an error. */
     void (*prepare)(void *self);
     /* Copies and keeps the letter until it is acknowledged. Letters are numbered 1, 2, ... in the
-     * order of these calls, whoever makes them (any thread); *number is this one's. FR_AGAIN: too
+     * order of these calls, from any thread; *number is this one's. FR_AGAIN: too
      * many wait already, and a short wait (at most 50 ms) did not help. */
     enum fr_status (*send)(void *self, const struct fr_dead_letter *letter, uint64_t *number);
     uint64_t (*acknowledged)(void *self); /* all letters up to this number are; any thread */

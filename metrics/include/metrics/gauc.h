@@ -8,8 +8,8 @@
  * al., Deep Interest Network (KDD 2018), section 6.3.
  *
  * Bounded: the lifetime and each half-life keep at most groups_max groups.
- * - Lifetime: the groups with the smallest hashes of their keys are kept, each whole, from its first
- *   sample on: a uniform sample of groups.
+ * - Lifetime: the groups with the smallest hashes of their keys are kept, each whole, from its
+ *   first sample on: a uniform sample of groups.
  * - Half-life: groups whose hash is below a bound are kept. If a place is needed, groups without a
  *   sample for more than FR_GAUC_IDLE half-lives are dropped. If there are none, the group with the
  *   largest hash is dropped, and this hash becomes the bound. The bound doubles, at most once a

@@ -125,8 +125,8 @@ void fr_batch_free(struct fr_batch *batch);
 /* Empties the batch and keeps all memory; positions (n_positions = 0), counters, flags and times go
  * too. */
 void fr_batch_clear(struct fr_batch *batch);
-/* Makes room for `samples` in all. Labels are laid out anew when capacity_samples grows, so
- * pointers into the batch change. */
+/* Makes room for `samples` in all. Labels are moved when capacity_samples grows, so pointers
+ * into the batch change. */
 void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
 /* Makes room for `keys` ids in all in one sparse or sequence column. */
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);

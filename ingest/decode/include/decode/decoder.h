@@ -37,7 +37,7 @@ struct fr_record {
     KIND(LABELS, "labels")   /* `y` */                                                                                 \
     KIND(SIGNED, "signed")   /* a label of -1: the other half of 1, by another convention than 0 and 1 */              \
     KIND(WEIGHTS, "weights") /* `w`, `s` */                                                                            \
-    KIND(TIME, "time")       /* `t`, but for what is too far ahead */
+    KIND(TIME, "time")       /* `t`, except one too far ahead */
 #define FR_MALFORMED_KIND(kind, name) FR_MALFORMED_##kind,
 enum fr_malformed { FR_MALFORMED(FR_MALFORMED_KIND) FR_MALFORMED_KINDS };
 extern const char *const fr_malformed_names[FR_MALFORMED_KINDS];
@@ -98,8 +98,8 @@ void fr_decode_present(const struct fr_decoder *decoder, uint32_t from, uint32_t
 /* Says how many items from `from` on fill a batch that has room for `room` >= 1 more samples. It
  * takes whole groups, of which the last may exceed the room. */
 uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_t room);
-/* Says how many of those items are whole groups whose ids the batch has room for, so that what one
- * record asks of memory does not depend on the records beside it; 0 when the batch is full. An
+/* Returns how many of those items are whole groups whose ids the batch has room for, so that the
+ * memory that one record takes does not depend on other records; 0 when the batch is full. An
  * empty batch always takes a group, because alone it is not expanded. */
 uint32_t fr_decode_fit(const struct fr_decoder *decoder, uint32_t from, uint32_t count, const struct fr_batch *batch);
 /* Appends items [from, from + count) of the staged record to the batch. Several calls may split it
