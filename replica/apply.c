@@ -1,9 +1,10 @@
-/* Applying one complete epoch: first everything is checked against the model it will be served
- * with, then the view is made beside the one that is served, then it is published
- * (docs/formats/deltas.md, "Replica rules": switch all at once). A change of fingerprint brings its
- * own model record and all dense parameters, or the replica stops.
+/* Applies one complete epoch. First everything is checked against the model with which the epoch
+ * will be served; then the new view is built next to the served one; then it is published
+ * (docs/formats/deltas.md, "Replica rules": switch all at once). An epoch that changes the
+ * fingerprint must bring its own model record and all dense parameters; otherwise the replica
+ * stops.
  *
- * Owner: the feeder. It does not decide which epoch. */
+ * Owner: the feeder. Which epoch is applied is decided elsewhere (replica.c). */
 #include "draft.h"
 
 #include <inttypes.h>
@@ -26,7 +27,7 @@ static enum fr_status visit_pieces(const struct freshet_replica *replica, const 
             struct fr_delta_record record;
             FR_CHECK(partition->pieces[i].bytes != NULL);
             enum fr_status status = fr_delta_read(partition->pieces[i].bytes, partition->pieces[i].size, &record, err);
-            FR_CHECK(status == FR_OK); /* it was read when it was put there */
+            FR_CHECK(status == FR_OK); /* the record was parsed when it was stored */
             status = visit(self, &record, err);
             if (status != FR_OK)
                 return status;
@@ -53,7 +54,7 @@ static enum fr_status check_piece(void *self, const struct fr_delta_record *reco
     return fr_served_model_check(self, record, err);
 }
 
-/* ---- the view it makes ---- */
+/* ---- the view of the epoch ---- */
 
 static enum fr_status expect_piece(void *self, const struct fr_delta_record *record, struct fr_err *err)
 {
@@ -99,8 +100,8 @@ int fr_replica_apply(struct freshet_replica *replica, const struct fr_waiting_ep
                      const struct freshet_replica_info *info, struct fr_err *err)
 {
     const struct fr_served *before = fr_views_newest(&replica->views);
-    /* After a rewind to nothing, and in an epoch merged from the first, which is all there is,
-     * the old rows and parameters must not shine through: a new model is needed. */
+    /* After a rewind to nothing, and in an epoch merged from the first, the epoch is the whole
+     * state. The old rows and parameters must not show through, so a new model is needed. */
     replica->reset_pending |= entry->from == 1 && before != NULL;
     bool known = before && before->model->fp == entry->fp && !replica->reset_pending;
     struct find_model find = {.memory = &replica->memory};

@@ -1,13 +1,14 @@
 /* Views in the making: see draft.h.
  *
- * It does not know where records come from. */
+ * This file does not know where records come from. */
 #include "draft.h"
 
 #include <stdlib.h>
 
 #include "base/check.h"
 
-/* A table is sparse with more than three of four places free; small ones are left alone. */
+/* A table is sparse when more than three quarters of its places are free. Small tables are
+ * exempt. */
 enum { SPARSE_FREE_OF = 3, SPARSE_OF = 4, SPARSE_PLACES_MIN = 1024 };
 
 static const struct fr_served_table *table_before(const struct fr_served *before, const struct fr_conf_table *table)
@@ -18,10 +19,10 @@ static const struct fr_served_table *table_before(const struct fr_served *before
     return NULL;
 }
 
-/* Most of its places are free, as after a mass removal: the view gets a copy without them, and the
- * old one is released when its last reader has left. A table of which every row changes in every
- * epoch has half of its places free. What was refused is tried again when a sixteenth more is
- * free. */
+/* Says whether most places of the table are free, as after a mass removal. If so, the view gets a
+ * copy without free places, and the old table is released when its last reader has left. (A table
+ * of which every row changes in every epoch has half of its places free.) A copy that was refused
+ * memory is tried again when a sixteenth more places are free. */
 static bool is_sparse(const struct fr_row_table *rows)
 {
     return rows->n_slots >= SPARSE_PLACES_MIN &&
@@ -87,7 +88,7 @@ bool fr_draft_reserve(struct fr_draft *draft)
 
 /* ---- rows ---- */
 
-/* The floats of a key that is being written; NULL: refused. */
+/* Returns the floats of a key that is being written; NULL: memory was refused. */
 static float *write_row(struct fr_draft *draft, uint32_t t, uint64_t key)
 {
     struct fr_row_table *rows = draft->view->tables[t].rows;
@@ -209,13 +210,14 @@ static uint64_t count_rows(const struct fr_draft *draft, uint32_t t)
         if (overlay->tags[at] == 0)
             continue;
         n += overlay->slots[at] != FR_NO_SLOT;
-        n -= fr_served_row(table, overlay->keys[at]) != NULL; /* as it was: without this overlay */
+        /* counts the rows as they were before this overlay */
+        n -= fr_served_row(table, overlay->keys[at]) != NULL;
     }
     return n;
 }
 
-/* Makes room for one overlay of the new one and those before it that are not much larger, and of as
- * many as it takes that there is a place. */
+/* Makes room for one overlay that combines the new one with those earlier ones that are not much
+ * larger, and with as many more as it takes to free a place in the view. */
 static bool plan_whole(struct fr_draft *draft, uint32_t t)
 {
     const struct fr_served_table *table = &draft->view->tables[t];

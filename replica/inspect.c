@@ -1,10 +1,10 @@
-/* Looking at what is served: numbers, the calls that read by the handle, and the public dump
+/* Reads what is served: numbers, the calls that read through the handle, and the public dump
  * (docs/commands.md, "freshet dump").
  *
- * The dump sorts the keys of one table at a time: it needs 8 bytes a row of the largest table
- * besides one line. Values are written as held, which is as published.
+ * The dump sorts the keys of one table at a time: it needs 8 bytes per row of the largest table,
+ * and one line. Values are written as they are held, which is as they were published.
  *
- * Owner: the thread that asks. It does not change anything. */
+ * Owner: the calling thread. Nothing is changed. */
 #include "reader.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ const char *freshet_version(void)
     return FR_VERSION;
 }
 
-/* ---- what reads by the handle ---- */
+/* ---- calls that read through the handle ---- */
 
 const char *freshet_replica_trained_kernel(const struct freshet_replica *replica)
 {
@@ -169,7 +169,7 @@ static enum fr_status dump_table(struct fr_dump *dump, const struct fr_served *v
     return status;
 }
 
-/* Indices of n things by ascending name; n is small. */
+/* Returns the indices of n things by ascending name; n is small. */
 static uint32_t *order_by_name(size_t n, const char *(*name)(const struct fr_served_model *model, size_t i),
                                const struct fr_served_model *model)
 {
@@ -206,7 +206,7 @@ static void run_dump(void *self)
     const struct fr_served *view = dumping->view;
     const struct fr_served_model *model = view->model;
     struct fr_dump dump;
-    /* The values are quantized already. What is allocated here goes with the run's memory. */
+    /* The values are quantized already. What is allocated here is freed with the run's memory. */
     fr_dump_init(&dump, FR_CODEC_F32, write_dump, &dumping->target);
     enum fr_status status = FR_OK;
     uint32_t *order = order_by_name(view->n_tables, table_name, model);
@@ -238,7 +238,7 @@ int freshet_reader_dump(struct freshet_reader *reader, int (*write)(void *self, 
     const struct fr_served *view = fr_reader_enter(reader);
     if (!view)
         return FRESHET_E_NOT_READY;
-    /* of the handle's budget, and held during the dump only */
+    /* charged to the handle's budget, and held during the dump only */
     struct fr_replica_memory memory = {.budget = &reader->replica->budget};
     struct dumping dumping = {.view = view, .target = {write, self}, .hash = hash};
     bool given = fr_replica_memory_run(&memory, run_dump, &dumping);

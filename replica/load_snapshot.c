@@ -1,10 +1,11 @@
 /* From a snapshot to a view (docs/formats/snapshots.md).
  *
- * Its records go into a draft one by one, which is published when every file had its sum, every
- * followed partition its pieces and its commit, and every parameter its elements: a directory that
- * is damaged anywhere changes nothing. Memory is that of the rows, and one record.
+ * Records go into a draft one by one. The draft is published after every file's sum has matched,
+ * every followed partition had its pieces and its commit, and every parameter its elements. So a
+ * directory that is damaged anywhere changes nothing. Loading needs the memory of the rows and of
+ * one record.
  *
- * Owner: the feeder. It does not write snapshots. */
+ * Owner: the feeder. This file does not write snapshots. */
 #include "load_snapshot.h"
 
 #include <inttypes.h>
@@ -75,7 +76,8 @@ static enum fr_status refused(const struct loading *loading)
     return fr_err_set(loading->err, FR_E_NO_MEMORY, "memory for %s was refused", loading->dir);
 }
 
-/* Followed rows of each table, as the manifest says: a row takes its key at least. */
+/* Reserves the followed rows of each table by the manifest's count, limited by the file size: a row
+ * takes at least its key. */
 static bool reserve_tables(struct loading *loading)
 {
     const struct fr_conf *conf = loading->model->conf;
@@ -182,7 +184,7 @@ static void read_all(void *self)
         loading->status = check_whole(loading);
 }
 
-/* The chain goes on behind the snapshot. What waits of later epochs of its timeline stays. */
+/* Lets the chain continue after the snapshot. Waiting later epochs of its timeline are kept. */
 static void go_on(struct freshet_replica *replica, const struct loading *loading, uint64_t *last_committed,
                   int64_t *next_offsets)
 {
@@ -239,7 +241,7 @@ static enum fr_status publish(struct loading *loading)
         free(next_offsets);
         return refused(loading);
     }
-    loading->model = NULL; /* the view's */
+    loading->model = NULL; /* belongs to the view */
     go_on(replica, loading, last_committed, next_offsets);
     fr_views_settle(&replica->views);
     return FR_OK;
@@ -247,7 +249,8 @@ static enum fr_status publish(struct loading *loading)
 
 static enum fr_status load(struct freshet_replica *replica, const char *dir, struct fr_err *err)
 {
-    /* What is read lies outside the handle's limit: it is one record, and is gone afterwards. */
+    /* The reader's memory, which is one record, is outside the handle's limit and is freed
+     * afterwards. */
     struct fr_replica_memory reading = {0};
     struct loading loading = {.replica = replica, .dir = dir, .err = err};
     enum fr_status status = fr_replica_memory_run(&reading, read_all, &loading) ? loading.status : refused(&loading);
@@ -261,11 +264,12 @@ static enum fr_status load(struct freshet_replica *replica, const char *dir, str
     return status;
 }
 
-/* ---- which one ---- */
+/* ---- which snapshot ---- */
 
-/* The snapshot that is served already, after a gap: nothing is read, and what follows it is taken
- * when it comes, as after the first time. That helps where records were passed over, so once an
- * epoch is enough: where they are gone the next gap is the same. */
+/* Handles the case that, after a gap, the snapshot to load is the served one. Nothing is read, and
+ * the records that follow it are taken when they come, as after its first load. That helps where
+ * records were passed over, so it is done once per epoch: where they were deleted, the next gap is
+ * the same. */
 static bool is_served(struct freshet_replica *replica, const char *path)
 {
     struct fr_manifest manifest = {0};
@@ -298,8 +302,8 @@ enum fr_status fr_replica_load_snapshot(struct freshet_replica *replica, const c
     return status == FR_OK ? load_or_keep(replica, path, err) : status;
 }
 
-/* The snapshot that a rewind names is of its timeline, or of one before it, which the new one goes
- * on from. */
+/* The snapshot that a rewind names belongs to the rewind's timeline, or to the earlier timeline
+ * that the new one continues. */
 static bool load_named(struct freshet_replica *replica, const struct fr_delta_record *rewind, struct fr_err *err)
 {
     char path[PATH_MAX];
@@ -307,7 +311,7 @@ static bool load_named(struct freshet_replica *replica, const struct fr_delta_re
     if (snap.size == 0 || snap.bytes[0] == '.' || memchr(snap.bytes, '/', snap.size) ||
         snprintf(path, sizeof(path), "%s/%.*s", replica->snapshots, (int)snap.size, snap.bytes) >= (int)sizeof(path))
         return false;
-    /* it may be older than what is served: that is what a rewind is */
+    /* it may be older than what is served: a rewind goes back */
     uint64_t timeline = replica->timeline, epoch = replica->epoch;
     replica->timeline = replica->epoch = 0;
     if (load(replica, path, err) != FR_OK) {

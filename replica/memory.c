@@ -1,8 +1,8 @@
-/* Memory that may be refused: see memory.h. A header before each block holds it in its owner's
- * list; a refusal within a run jumps out of it, as PostgreSQL's and Lua's allocators do. Blocks
- * allocated outside a run belong to nobody, and a refusal is NULL there.
+/* Memory that may be refused: see memory.h. A header before each block links it into the list of
+ * its owner. A refusal within a run jumps out of the run, as PostgreSQL's and Lua's allocators do.
+ * Blocks allocated outside a run have no owner, and a refusal there returns NULL.
  *
- * Thread: any. It does not know what the memory is for. */
+ * Thread: any. This file does not know what the memory is for. */
 #include "memory.h"
 
 #include <errno.h>
@@ -12,13 +12,13 @@
 
 #include "base/check.h"
 
-enum { ALIGNMENT = 16 }; /* of what malloc gives */
+enum { ALIGNMENT = 16 }; /* the alignment of malloc's blocks */
 
 struct fr_replica_block {
-    struct fr_replica_block *next, **at; /* in the owner's list */
-    struct fr_replica_memory *memory;    /* NULL: nobody's */
-    void *base;                          /* what the system gave */
-    size_t size;                         /* from base on */
+    struct fr_replica_block *next, **at; /* links of the owner's list */
+    struct fr_replica_memory *memory;    /* the owner; NULL: none */
+    void *base;                          /* the block as the system returned it */
+    size_t size;                         /* bytes from `base` */
     size_t unused;
 };
 _Static_assert(sizeof(struct fr_replica_block) % ALIGNMENT == 0, "what follows a header is aligned");
@@ -43,7 +43,7 @@ bool fr_replica_memory_run(struct fr_replica_memory *memory, void (*call)(void *
     return true;
 }
 
-/* ---- what the link puts in the place of the C library's functions ---- */
+/* ---- replacements of the C library's functions ---- */
 
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *memory, size_t size);
@@ -62,7 +62,7 @@ static void *refuse(void)
     return NULL;
 }
 
-/* Takes so many bytes more of the budget, where it has room for them. */
+/* Charges `more` bytes to the budget; false: it has no room for them. */
 static bool charge(const struct fr_replica_memory *memory, size_t more)
 {
     struct fr_replica_budget *budget = memory ? memory->budget : NULL;
@@ -108,7 +108,7 @@ static struct fr_replica_memory *owner(void)
     return current ? current->memory : NULL;
 }
 
-/* The block of whole size bytes at base, whose header ends at `place`. */
+/* Turns the `whole` bytes at `base` into a block whose header ends at `place`. */
 static void *take_block(void *base, size_t whole, void *place)
 {
     struct fr_replica_block *block = (struct fr_replica_block *)place - 1;
@@ -135,7 +135,7 @@ void *__wrap_malloc(size_t size)
     return __wrap_calloc(1, size);
 }
 
-/* The block stays whose it was. */
+/* The block keeps its owner. */
 void *__wrap_realloc(void *memory, size_t size)
 {
     size_t whole = 0;
@@ -165,7 +165,8 @@ void *__wrap_realloc(void *memory, size_t size)
 int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
 {
     void *base = NULL;
-    size_t before = alignment, whole; /* room for the header that keeps the alignment behind it */
+    /* room for the header, so that the memory after it stays aligned */
+    size_t before = alignment, whole;
     while (before < sizeof(struct fr_replica_block))
         before *= 2;
     bool fits = fr_add_size(size, before, &whole);

@@ -1,12 +1,12 @@
-/* Memory that may be refused. All that the library allocates, in whichever module, belongs to the
- * part of the replica it was allocated for, and a call that meets a refusal ends as if it had not
- * been made, with false: the host process is not the library's to end (base/check.h ends the
- * daemon's).
+/* Memory that may be refused. Everything that the library allocates, in any module, belongs to the
+ * part of the replica for which it was allocated. A call that meets a refusal returns false, as if
+ * it had not been made, because a library must not end its host process (base/check.h ends the
+ * daemon).
  *
- * The link of the library puts the four functions of the C library behind these (`--wrap` in
- * cmake/modules.cmake), so that code which the daemon shares needs no second way to allocate.
+ * The library is linked so that these functions replace four functions of the C library (`--wrap`
+ * in cmake/modules.cmake). So code that is shared with the daemon allocates in one way only.
  *
- * Owner: a memory is one thread's, a budget everybody's. */
+ * Owner: a memory belongs to one thread; a budget is shared by all threads. */
 #ifndef FR_REPLICA_MEMORY_H
 #define FR_REPLICA_MEMORY_H
 
@@ -15,9 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One for a handle and its readers. */
+/* One budget for a handle and its readers. */
 struct fr_replica_budget {
-    _Atomic uint64_t held, max; /* bytes, headers included; max 0: what the system gives */
+    _Atomic uint64_t held, max; /* bytes with headers; max 0: whatever the system gives */
 };
 
 struct fr_replica_block;
@@ -26,16 +26,17 @@ struct fr_replica_memory {
     struct fr_replica_budget *budget;
 };
 
-/* Runs call(self), whose allocations belong to memory. False: one was refused, and call was left
- * where it stood. What it allocated is held until the release; what it changed it must have changed
- * in an order that leaves it whole, or its memory is to be released. Runs may be nested. */
+/* Runs call(self), whose allocations belong to `memory`. False: an allocation was refused and
+ * `call` was left at that point. What `call` allocated is held until the release. `call` must make
+ * its changes in an order that leaves them whole at every allocation; otherwise release its memory.
+ * Runs may be nested. */
 bool fr_replica_memory_run(struct fr_replica_memory *memory, void (*call)(void *self), void *self);
-/* Zeroed memory aligned to `alignment`, or NULL, inside a run or outside; free() releases it, in
- * the thread of `memory`. */
+/* Returns zeroed memory aligned to `alignment`, or NULL, inside or outside a run. free() releases
+ * it in the thread of `memory`. */
 void *fr_replica_memory_try(struct fr_replica_memory *memory, size_t alignment, size_t size);
-/* To be called where the struct lies elsewhere now than when its blocks were allocated. */
+/* Call this after the struct has been moved to another address since its blocks were allocated. */
 void fr_replica_memory_moved(struct fr_replica_memory *memory);
-/* Frees whatever belongs to it. */
+/* Frees every block that belongs to `memory`. */
 void fr_replica_memory_release(struct fr_replica_memory *memory);
 
 #endif

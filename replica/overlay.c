@@ -1,7 +1,7 @@
-/* Changes beside a table: see overlay.h. Open addressing with linear probing over a byte of each
- * key's hash, so that a key that is not there costs one look at a small array.
+/* Changes of a table: see overlay.h. Open addressing with linear probing over one byte of each
+ * key's hash, so that the lookup of an absent key costs one access to a small array.
  *
- * It does not know views. */
+ * This file does not know views. */
 #include "overlay.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static uint8_t overlay_tag(uint64_t hash)
     return (uint8_t)hash | 1;
 }
 
-/* Where the key is, or the empty place where it belongs. */
+/* Returns the place of the key, or the empty place where it belongs. */
 static uint32_t place_of(const struct fr_overlay *overlay, uint64_t hash, uint64_t key)
 {
     uint32_t at = (uint32_t)(hash >> overlay->shift);

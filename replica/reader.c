@@ -1,10 +1,10 @@
 /* Readers: which epoch a call reads, rows, keys, names (see freshet/reader.h).
  *
- * A call enters the newest view and leaves it; between begin and end it stays. The model of the
- * view is borrowed until the reader meets another, since names and the network's configuration
- * point into it.
+ * A call enters the newest view and leaves it; between begin and end the reader stays in it. The
+ * view's model is borrowed until the reader meets another model, because names and the network's
+ * configuration point into it.
  *
- * Owner: the reader's thread. It does not score (score.c). */
+ * Owner: the reader's thread. Scoring is in score.c. */
 #include "reader.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 
-enum { BLOCK = 64 }; /* rows that are found before their values are copied */
+enum { BLOCK = 64 }; /* rows found before their values are copied */
 
 /* ---- life ---- */
 
@@ -40,7 +40,7 @@ void freshet_reader_free(struct freshet_reader *reader)
     free(reader);
 }
 
-/* ---- in and out ---- */
+/* ---- entering and leaving ---- */
 
 const struct fr_served *fr_reader_enter(struct freshet_reader *reader)
 {
@@ -181,7 +181,7 @@ int freshet_reader_keys(struct freshet_reader *reader, const char *table, uint64
 
 /* ---- raw ids ---- */
 
-/* The slot, which has ids of its own; NULL, and the status why. */
+/* Returns the slot, which has ids of its own; NULL: none, with the reason in *status. */
 static const struct fr_conf_slot *find_slot(struct freshet_reader *reader, const char *name, int *status)
 {
     const struct fr_served *view = fr_reader_enter(reader);
@@ -220,7 +220,7 @@ int freshet_reader_key_of_integer(struct freshet_reader *reader, const char *slo
 
 /* ---- names ---- */
 
-/* NULL: no model yet. */
+/* NULL: there is no model yet. */
 static const struct fr_conf *conf_of(struct freshet_reader *reader)
 {
     const struct fr_served *view = fr_reader_enter(reader);

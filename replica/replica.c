@@ -1,17 +1,17 @@
 /* The replica's rules (docs/formats/deltas.md, "Replica rules"): what a record does, and when an
  * epoch becomes served.
  *
- * A partition delivers pieces and commits in ascending epochs; pieces wait in staging until every
- * followed partition has committed the epoch; then it is checked, applied whole, and the chain
- * moves on: (timeline, epoch, digest). What breaks the chain stops the replica, which goes on
- * serving what it has: a missing piece or epoch (gap), another digest for the same epoch or another
- * predecessor (two writers), a newer timeline (rewind). Damaged records are refused one by one; the
- * hole they leave is the gap that stops.
+ * A partition delivers pieces and commits in ascending epochs. Pieces wait in staging until every
+ * followed partition has committed their epoch. Then the epoch is checked and applied as a whole,
+ * and the chain (timeline, epoch, digest) advances. A break of the chain stops the replica, which
+ * continues to serve what it has: a missing piece or epoch (gap), another digest for the same epoch
+ * or another predecessor (two writers), or a newer timeline (rewind). Damaged records are refused
+ * one by one, and the hole that they leave becomes a gap.
  *
  * Invariants: what is served is the state of exactly one epoch; staging holds at most staging_max
- * bytes besides the oldest epoch's own; nothing of a record is used before its crc fits.
+ * bytes besides the oldest epoch's own; nothing of a record is used before its crc matches.
  *
- * Owner: one thread. It does not read Kafka, files or clocks. */
+ * Owner: one thread. Kafka, files and clocks are read elsewhere. */
 #include "load_snapshot.h"
 
 #include <inttypes.h>
@@ -56,7 +56,7 @@ int freshet_replica_new(const struct freshet_replica_options *options, struct fr
         free(replica);
         return status;
     }
-    replica->follow[0] = true; /* model and dense parameters are there */
+    replica->follow[0] = true; /* it has the model and the dense parameters */
     if (options->model)
         memcpy(replica->model_name, options->model, strlen(options->model) + 1);
     replica->staging_max = options->staging_max ? options->staging_max : STAGING_DEFAULT;
@@ -83,12 +83,12 @@ void freshet_replica_limit_memory(struct freshet_replica *replica, uint64_t byte
     atomic_store_explicit(&replica->budget.max, bytes, memory_order_relaxed);
 }
 
-/* ---- what a record can end in ---- */
+/* ---- the outcomes of a record ---- */
 
 static void copy_text(char *out, size_t room, const char *text)
 {
     size_t size = strnlen(text, room - 1);
-    memmove(out, text, size); /* the stop's own text may be given again */
+    memmove(out, text, size); /* `text` may be the stored problem itself */
     out[size] = '\0';
 }
 
@@ -100,7 +100,7 @@ static int refuse(struct freshet_replica *replica, struct freshet_event *event, 
     return status;
 }
 
-/* What waits cannot continue what is served. */
+/* Drops what waits, because it cannot continue what is served. */
 static void begin_again(struct freshet_replica *replica)
 {
     fr_waiting_clear(&replica->waiting);
@@ -123,7 +123,7 @@ static int drop_stale(struct freshet_event *event)
     return FRESHET_OK;
 }
 
-/* ---- the rules, in the order in which they are asked ---- */
+/* ---- the rules, in the order in which they apply ---- */
 
 /* The model and the number of partitions are learned from the first record and then fixed. */
 static int check_source(struct freshet_replica *replica, const struct fr_delta_record *record,
@@ -131,7 +131,7 @@ static int check_source(struct freshet_replica *replica, const struct fr_delta_r
 {
     char problem[256];
     if (replica->model_name[0] == '\0')
-        /* at most 127 bytes, the rest is zero */
+        /* at most 127 bytes; the rest is zero */
         memcpy(replica->model_name, record->model.bytes, record->model.size);
     if (strlen(replica->model_name) != record->model.size ||
         memcmp(replica->model_name, record->model.bytes, record->model.size) != 0) {
@@ -168,15 +168,15 @@ static void begin_timeline(struct freshet_replica *replica, uint64_t timeline)
     begin_again(replica);
 }
 
-/* The first piece of an epoch that holds all of a state. */
+/* Says whether the record is the first piece of an epoch that holds a whole state. */
 static bool begins_all(const struct fr_delta_record *record)
 {
     return record->from == 1 && record->piece == 0;
 }
 
-/* A newer timeline says that history was rewound. If it was rewound to nothing, or all of its state
+/* A newer timeline means that history was rewound. If it was rewound to nothing, or its whole state
  * comes with an epoch merged from the first, the replica begins again and serves the old state
- * until that is there. Otherwise only the snapshot that the rewind names leads on. */
+ * until that epoch is complete. Otherwise only the snapshot that the rewind names ends the stop. */
 static int rewind_history(struct freshet_replica *replica, const struct fr_delta_record *record,
                           struct freshet_event *event)
 {
@@ -223,13 +223,14 @@ static bool applied_digest(const struct freshet_replica *replica, uint64_t epoch
     return true;
 }
 
-/* Nothing may be missing between this record and what its partition delivered before. */
+/* Checks that nothing is missing between this record and what its partition delivered before. */
 static int check_chain(struct freshet_replica *replica, const struct fr_delta_record *record,
                        struct freshet_event *event)
 {
     uint64_t digest;
-    /* A new replica begins behind piece 0 of an epoch from 1, and one that a gap stopped goes on
-     * behind it, be that applied or not; what lies before lost its beginning. */
+    /* A new replica begins with piece 0 of an epoch from 1. A replica that a gap stopped continues
+     * after such a piece, whether its epoch was applied or not. Records before it have lost their
+     * beginning. */
     if (begins_all(record))
         replica->begun[record->partition] = true;
     if (record->epoch <= replica->epoch) {
@@ -256,12 +257,12 @@ static bool staging_full(const struct freshet_replica *replica, const struct fr_
     return after > replica->staging_max && !oldest;
 }
 
-/* A record as it came. */
+/* A record as it arrived. */
 struct incoming {
     struct fr_delta_record record;
     const void *bytes;
     size_t size;
-    struct fr_waiting_epoch *entry; /* the epoch it belongs to, once it waits */
+    struct fr_waiting_epoch *entry; /* the record's epoch, once the record waits there */
 };
 
 static int stage_record(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
@@ -297,7 +298,7 @@ static int commit_partition(struct freshet_replica *replica, const struct fr_del
 {
     struct fr_waiting_partition *partition = &entry->partitions[record->partition];
     bool complete =
-        /* numbered below n, each once: then none is missing */
+        /* each number below n was stored once, so none is missing */
         partition->n_pieces == record->commit.n_pieces;
     for (uint32_t i = 0; complete && i < record->commit.n_pieces; i++)
         complete = fr_waiting_has(partition, i);
@@ -318,8 +319,8 @@ static int commit_partition(struct freshet_replica *replica, const struct fr_del
     return FRESHET_OK;
 }
 
-/* The waiting epoch that continues the chain and is complete in every followed partition, or
- * NULL. */
+/* Returns the waiting epoch that continues the chain and is complete in every followed partition,
+ * or NULL. */
 static struct fr_waiting_epoch *next_complete(const struct freshet_replica *replica)
 {
     size_t n = replica->waiting.n < FR_APPLY_SCAN_MAX ? replica->waiting.n : FR_APPLY_SCAN_MAX;
@@ -332,7 +333,7 @@ static struct fr_waiting_epoch *next_complete(const struct freshet_replica *repl
     return NULL;
 }
 
-/* What is told of an epoch that is to be served. */
+/* The info of an epoch that is about to be served. */
 static struct freshet_replica_info info_of(const struct freshet_replica *replica, const struct fr_waiting_epoch *entry)
 {
     struct freshet_replica_info info = replica->info;
@@ -369,7 +370,7 @@ static int apply_complete(struct freshet_replica *replica, struct freshet_event 
         else if (entry->from == replica->epoch + 1)
             expected = replica->digest;
         else
-            /* merged, and it begins in what is applied */
+            /* a merged epoch that begins within what is applied */
             known = applied_digest(replica, entry->from - 1, &expected);
         if (known && expected != entry->previous)
             return two_writers(replica, event, entry->epoch, "does not continue what was applied before it");
@@ -431,8 +432,8 @@ static void run_feed(void *self)
     feeding->status = feed_record(feeding->replica, feeding->incoming, feeding->event);
 }
 
-/* Memory is refused before anything of the record is used, or when all of it waits: either way the
- * same record leads on. */
+/* Memory is refused either before anything of the record is used, or after the whole record waits.
+ * In both cases feeding the same record again continues. */
 static int feed_whole(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
 {
     struct feeding feeding = {.replica = replica, .incoming = incoming, .event = event};
@@ -443,16 +444,16 @@ static int feed_whole(struct freshet_replica *replica, struct incoming *incoming
 
 /* ---- after a stop ---- */
 
-/* Whether something that comes later leads on; who writes with another digest, or as another model,
- * stops a replica for good. */
+/* Says whether something that comes later can end the stop. A writer with another digest, or
+ * another model, stops a replica for good. */
 static bool may_go_on(const struct freshet_replica *replica)
 {
     return replica->stopped == FRESHET_E_GAP || replica->stopped == FRESHET_E_REWIND ||
            replica->stopped == FRESHET_E_INVALID;
 }
 
-/* The record is the first of an epoch that holds all of a state, or comes behind one in its
- * partition; not of a timeline that was rewound since. */
+/* Says whether the record is the first of an epoch that holds a whole state, or follows such an
+ * epoch in its partition, and is not of a timeline that was rewound since. */
 static bool leads_on(const struct freshet_replica *replica, const struct fr_delta_record *record)
 {
     bool known = record->timeline == replica->timeline;
@@ -470,7 +471,7 @@ static int feed_stopped(struct freshet_replica *replica, struct incoming *incomi
         return refuse(replica, event, stopped, replica->stop_problem);
     if (leads_on(replica, record))
         return feed_whole(replica, incoming, event);
-    /* once per epoch and partition is often enough to look; a rewind names one */
+    /* ^one search per epoch and partition is enough; a rewind names a snapshot */
     if ((record->kind == FR_DELTA_COMMIT || record->kind == FR_DELTA_REWIND) && fr_replica_reload(replica, record)) {
         event->reloaded = 1;
         return drop_stale(event);
@@ -479,7 +480,7 @@ static int feed_stopped(struct freshet_replica *replica, struct incoming *incomi
     return refuse(replica, event, stopped, replica->stop_problem);
 }
 
-/* An epoch went by in a partition that lost its beginning; a snapshot may lead on. */
+/* Says whether an epoch has passed in a partition that lost its beginning; a snapshot may help. */
 static bool lacks_beginning(const struct freshet_replica *replica, const struct fr_delta_record *record,
                             const struct freshet_event *event)
 {

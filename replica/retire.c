@@ -1,5 +1,5 @@
-/* The list of what is out of reach: see retire.h. Items are added in ascending numbers, so those to
- * release are at its beginning. */
+/* The list of retired items: see retire.h. Items are added with ascending numbers, so those that
+ * can be released are at its beginning. */
 #include "retire.h"
 
 #include <stdlib.h>

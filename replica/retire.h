@@ -1,17 +1,17 @@
-/* What readers may still look at is kept until they have left: epoch-based reclamation (Fraser,
+/* Keeps what readers may still read until they have left: epoch-based reclamation (Fraser,
  * Practical lock-freedom, 2004), where an epoch is a published view.
  *
- * The feeder numbers views. What it takes out of reach while view n is the newest is retired with
- * n, and released once every reader that is inside began with a later view. Nobody waits: what
- * cannot be released yet stays in the list.
+ * The feeder numbers views. An item that becomes unreachable for new readers while view n is the
+ * newest is retired with n, and released once every reader inside began with a later view. Nothing
+ * blocks: an item that cannot be released yet stays in the list.
  *
- * Thread: the feeder's. It does not know who reads. */
+ * Thread: the feeder's. This file does not know who reads. */
 #ifndef FR_REPLICA_RETIRE_H
 #define FR_REPLICA_RETIRE_H
 
 #include <stdint.h>
 
-/* The first member of whatever is retired. */
+/* The first member of every struct that can be retired. */
 struct fr_retired {
     struct fr_retired *next;
     uint64_t number;
@@ -19,7 +19,7 @@ struct fr_retired {
 };
 
 struct fr_retirement {
-    uint64_t number; /* of the newest view */
+    uint64_t number; /* the newest view when the item was retired */
     struct fr_retired *first, **last;
 };
 

@@ -1,12 +1,12 @@
 /* Slots and the index of a table: see row_table.h.
  *
- * Order of stores: a slot's bytes, then the cell that names it (release), then the tag that shows
- * the cell (release); readers load them in the other order (acquire). A cell that a reader comes to
- * by a tag that has gone meanwhile names another key's slot, whose bytes are there: the key
- * decides. A removed cell is `removed`, not `empty`, where its line was ever full: keys behind it
- * must be found.
+ * Order of stores: first a slot's bytes, then the cell that names the slot (release), then the tag
+ * that shows the cell (release). Readers load them in the opposite order (acquire). A reader that
+ * follows a tag which has been removed meanwhile finds a cell that names the slot of another key,
+ * whose bytes are there; comparing the key decides. A removed cell is marked `removed`, not
+ * `empty`, if its line was ever full, because keys stored after it must still be found.
  *
- * Thread: the feeder's, but for what row_table.h says. */
+ * Thread: the feeder's, with the exceptions in row_table.h. */
 #include "row_table.h"
 
 #include <stdlib.h>
@@ -19,8 +19,8 @@ enum {
     TAG_FIRST = 2,
     LINES_FIRST = 2,
     SLABS_FIRST = 8,
-    DIRECTORY_DEPTH_MAX = 24, /* 4e11 cells: beyond FR_ROWS_MAX */
-    /* A segment is rebuilt when more than 85 % of its cells were used, into one that is 66 %
+    DIRECTORY_DEPTH_MAX = 24, /* 4e11 cells, which is more than FR_ROWS_MAX */
+    /* A segment is rebuilt when more than 85 % of its cells were used, into a segment that is 66 %
      * full. */
     USED_MAX_PERCENT = 85,
     REBUILT_PERCENT = 66,
@@ -36,13 +36,13 @@ static uint8_t tag_of(uint64_t hash)
 
 static const uint64_t low_bits = 0x7f7f7f7f7f7f7f7fULL, ones = 0x0101010101010101ULL, half = 0xffffffffULL;
 
-/* The high bit of every byte of x that is zero. */
+/* Returns x with the high bit set in every byte that was zero. */
 static uint64_t zero_bytes(uint64_t x)
 {
     return ~(((x & low_bits) + low_bits) | x | low_bits);
 }
 
-/* Bit 8 i + 7 of [i / 8]: cell i has this tag. */
+/* Bit 8 i + 7 of element [i / 8] means that cell i has this tag. */
 struct matches {
     uint64_t bits[2];
 };
@@ -57,7 +57,7 @@ static bool any(struct matches m)
     return (m.bits[0] | m.bits[1]) != 0;
 }
 
-/* The first of them, which is taken out. */
+/* Removes the first match and returns it. */
 static uint32_t next_match(struct matches *m)
 {
     int half_of = m->bits[0] == 0;
@@ -99,7 +99,7 @@ static struct fr_row_segment *segment_of(const struct fr_row_table *rows, uint64
     return atomic_load_explicit(&directory->segments[place_in(directory->depth, hash)], memory_order_acquire);
 }
 
-/* By the 32 bits behind those that the segment's keys share. */
+/* Chosen by the 32 bits of the hash that follow the bits which the segment's keys share. */
 static uint32_t home_of(const struct fr_row_segment *segment, uint64_t hash)
 {
     return (uint32_t)(((hash << segment->depth) >> 32) * segment->n_lines >> 32);
@@ -156,7 +156,8 @@ void fr_row_prefetch_slot(const struct fr_row_table *rows, uint64_t hash)
     __builtin_prefetch(slot + rows->stride - 1);
 }
 
-/* A key counts where the directory has its place: a segment that splits meanwhile is met twice. */
+/* A key is visited where the directory places it. Otherwise, while a segment splits, the key would
+ * be visited twice. */
 void fr_row_list(const struct fr_row_table *rows, void (*visit)(void *self, uint64_t key), void *self)
 {
     const struct fr_row_directory *directory = atomic_load_explicit(&rows->directory, memory_order_acquire);
@@ -198,7 +199,7 @@ static struct fr_row_segment *make_segment(const struct fr_row_table *rows, uint
     return segment;
 }
 
-/* Puts a key that is not there into a segment that has an empty cell. */
+/* Puts an absent key into a segment that has an empty cell. */
 static void put_cell(struct fr_row_segment *segment, uint64_t hash, uint32_t slot)
 {
     for (uint32_t at = home_of(segment, hash);; at = at + 1 == segment->n_lines ? 0 : at + 1) {
@@ -216,7 +217,7 @@ static void put_cell(struct fr_row_segment *segment, uint64_t hash, uint32_t slo
     }
 }
 
-/* The hash of a cell's key; false: the cell has none. */
+/* Returns the hash of a cell's key; false: the cell has none. */
 static bool hash_at(const struct fr_row_table *rows, const struct fr_row_line *line, uint32_t i, uint32_t *slot,
                     uint64_t *hash)
 {
@@ -242,7 +243,7 @@ static uint32_t count_high(const struct fr_row_table *rows, const struct fr_row_
     return n;
 }
 
-/* Into one segment, or into two. */
+/* Copies cells into one segment, or divides them between two. */
 static void copy_cells(const struct fr_row_table *rows, const struct fr_row_segment *from, struct fr_row_segment *low,
                        struct fr_row_segment *high)
 {
@@ -254,7 +255,7 @@ static void copy_cells(const struct fr_row_table *rows, const struct fr_row_segm
                 put_cell(high && goes_high(from, hash) ? high : low, hash, slot);
 }
 
-/* All places of `old` become those of the one or two that take its keys. */
+/* Gives every directory place of `old` to the one or two segments that take its keys. */
 static void replace_segment(struct fr_row_table *rows, uint64_t hash, struct fr_row_segment *old,
                             struct fr_row_segment *low, struct fr_row_segment *high)
 {
@@ -408,7 +409,7 @@ void fr_row_give(struct fr_row_table *rows, uint32_t slot)
     rows->n_spare += 1;
 }
 
-/* ---- life ---- */
+/* ---- creation and release ---- */
 
 struct fr_row_table *fr_row_table_new(uint32_t width, struct fr_replica_memory *memory)
 {

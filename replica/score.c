@@ -1,14 +1,14 @@
 /* Scoring on the replica: the daemon's own decoder and network over the served rows (P12). A score
- * is the probability of the task's logit, the prediction itself for mse.
+ * is the probability of the task's logit, or the prediction itself for mse.
  *
- * Every occurrence is resolved by itself, without deduplication: the forward pass reads values by
- * occurrence, so the numbers are those of the trainer's deduplicated batch. A key without a row is
- * NULL, which the network takes as zeros.
+ * Every occurrence is looked up separately, without deduplication. The forward pass reads values by
+ * occurrence, so the numbers equal those of the trainer's deduplicated batch. A key without a row
+ * is NULL, which the network reads as zeros.
  *
- * A reader has a network of its own, with the values of the parameters copied into it when they are
- * others than those it scored with last: an activation is nobody else's.
+ * A reader has its own network, because activations cannot be shared. Parameter values are copied
+ * into the network when they differ from those of the last score.
  *
- * Owner: the reader's thread. It does not look at labels, weights or times. */
+ * Owner: the reader's thread. Labels, weights and times are not used. */
 #include "reader.h"
 
 #include <stdio.h>
@@ -120,7 +120,7 @@ struct scoring {
     float *scores;
     uint32_t room, n;
     uint64_t ignored;
-    const char *reason; /* "": scored */
+    const char *reason; /* "": the record was scored */
 };
 
 static float score_of(enum fr_prediction prediction, float logit)
@@ -163,8 +163,8 @@ static void run_score(void *self)
     }
 }
 
-/* Where memory was refused in the middle of a score, decoder, batch and network stand in the middle
- * of a change: they go, and the next score makes them anew. */
+/* If memory is refused in the middle of a score, the decoder, the batch and the network may be half
+ * changed. They are freed, and the next score makes new ones. */
 static int score(struct freshet_reader *reader, struct scoring *scoring, uint32_t *n_samples)
 {
     if (!fr_replica_memory_run(&reader->scorer.memory, run_score, scoring)) {

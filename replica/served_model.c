@@ -1,10 +1,10 @@
 /* The served model: what a `model` record makes, and whether rows, drop and dense records fit it.
  *
- * Checking and applying are apart: an epoch is checked whole before any of it is applied, so that
- * what is served is always the state of one epoch. Segments are matched to parts by name,
+ * Checking and applying are separate: an epoch is checked as a whole before any of it is applied,
+ * so that what is served is always the state of one epoch. Segments are matched to parts by name,
  * parameters by name and shape.
  *
- * Owner: the feeder. It does not know epochs or partitions. */
+ * Owner: the feeder. This file does not know epochs or partitions. */
 #include "replica_internal.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static int print_size(struct fr_delta_text text)
     return text.size > 100 ? 100 : (int)text.size;
 }
 
-/* ---- life ---- */
+/* ---- creation and release ---- */
 
 struct making {
     struct fr_served_model *model;
@@ -39,7 +39,7 @@ static void parse_conf(void *self)
     making->status = fr_conf_model_parse(making->cfg.bytes, making->cfg.size, &making->model->conf, making->err);
 }
 
-/* Names and shapes are the network's; its values are not needed here. */
+/* Only the network's names and shapes are needed here, not its values. */
 static void list_parameters(void *self)
 {
     struct fr_served_model *model = self;

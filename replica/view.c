@@ -1,7 +1,8 @@
-/* Views and who is inside: see view.h. The argument is that of epoch-based reclamation: a reader
- * that announced n entered view n or a later one, and what was retired with n or later stays.
+/* Views and the readers inside: see view.h. The argument is that of epoch-based reclamation: a
+ * reader that announced n entered view n or a later one, and items retired with n or later are
+ * kept.
  *
- * It does not know records. */
+ * This file does not know records. */
 #include "view.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "base/check.h"
 #include "replica_internal.h"
 
-enum { AHEAD = 32 }; /* keys whose lines are asked for before the first is looked at */
+enum { AHEAD = 32 }; /* keys whose lines are prefetched before the first key is looked up */
 
 void fr_views_init(struct fr_views *views, struct fr_replica_memory *memory)
 {
@@ -45,7 +46,7 @@ struct fr_served_dense *fr_served_dense_new(struct fr_views *views, uint64_t n)
     return dense;
 }
 
-/* ---- what the newest view has no more ---- */
+/* ---- what the newest view no longer contains ---- */
 
 static void release_rows(struct fr_retired *self)
 {
@@ -73,7 +74,7 @@ static bool has_dense(const struct fr_served *view, const struct fr_served_dense
     return view->n_parameters > at && view->parameters[at] == dense;
 }
 
-/* A model is borrowed beyond visits: it waits in a list of its own then. */
+/* Readers borrow a model beyond their visits, so a retired model waits in its own list. */
 static void release_model(struct fr_retired *self)
 {
     struct fr_served_model *model = (struct fr_served_model *)self;
@@ -120,7 +121,8 @@ void fr_served_publish(struct fr_views *views, struct fr_served *view)
 
 /* ---- settling ---- */
 
-/* The smallest number that a reader announces; the newest view's when nobody is inside. */
+/* Returns the smallest number that a reader announces; the newest view's when no reader is
+ * inside. */
 static uint64_t oldest_inside(const struct fr_views *views)
 {
     uint64_t oldest = views->retirement.number;
@@ -162,7 +164,7 @@ static void release_old(struct fr_views *views, uint64_t oldest)
     free_models(views);
 }
 
-/* Merges what may be merged, and says of how many overlays nothing is missing. */
+/* Merges what can be merged, and returns how many overlays are merged completely. */
 static uint32_t merge_tables(const struct fr_served *view, uint64_t oldest)
 {
     uint32_t whole = 0;
@@ -251,7 +253,8 @@ void fr_served_quit(struct fr_served_reader *reader)
 const struct fr_served *fr_served_enter(struct fr_views *views, struct fr_served_reader *reader)
 {
     uint64_t number = atomic_load(&views->number);
-    /* 0: the first view is not known to be there yet, and nothing was ever retired before it */
+    /* 0 would mean outside. The first view may not be visible yet; nothing was retired before
+     * it. */
     atomic_store(&reader->inside, number ? number : 1);
     const struct fr_served *view = atomic_load(&views->newest);
     if (!view)
@@ -281,7 +284,7 @@ float *fr_served_row(const struct fr_served_table *table, uint64_t key)
     return find_row(table, fr_row_hash(table->rows, key), key);
 }
 
-/* Index lines are asked for first, then slots, then both are there. */
+/* Prefetches the index lines first, then the slots; then both are in the cache. */
 static void find_rows(const struct fr_served_table *table, const uint64_t *keys, size_t n, float **rows)
 {
     uint64_t hashes[AHEAD];
@@ -307,11 +310,11 @@ void fr_served_rows(const struct fr_served_table *table, const uint64_t *keys, s
 
 struct listing {
     const struct fr_served_table *table;
-    uint64_t *keys;            /* or */
-    struct fr_row_table *copy; /* takes the rows */
+    uint64_t *keys;            /* either: receives the keys */
+    struct fr_row_table *copy; /* or: receives the rows */
     bool refused;
     uint64_t n;
-    uint32_t overlay; /* the keys come from this one; n_overlays: from the rows */
+    uint32_t overlay; /* the overlay that the keys come from; n_overlays: the rows */
 };
 
 static bool copy_row(const struct listing *listing, uint64_t key)
@@ -335,7 +338,7 @@ static void take_key(struct listing *listing, uint64_t key)
         listing->refused = !copy_row(listing, key);
 }
 
-/* A key of the rows counts when no overlay speaks of it. */
+/* Lists a key of the rows unless an overlay contains it. */
 static void list_row(void *self, uint64_t key)
 {
     struct listing *listing = self;

@@ -1,8 +1,8 @@
-/* Epochs that wait: see waiting.h. A sorted array with a moving begin: entries come and go at its
- * ends, since every partition delivers epochs in ascending order.
+/* Epochs that wait: see waiting.h. A sorted array with a moving beginning: entries are added and
+ * removed at its ends, because every partition delivers epochs in ascending order.
  *
- * Memory is asked for before anything changes: a refusal leaves all as it was. It does not judge
- * records. */
+ * Memory is allocated before anything changes, so a refusal leaves everything as it was. This file
+ * does not judge records. */
 #include "waiting.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ struct fr_waiting_epoch *fr_waiting_at(const struct fr_waiting *waiting, size_t 
     return waiting->list[waiting->begin + i];
 }
 
-/* Number of entries before (epoch, from). */
+/* Returns the number of entries before (epoch, from). */
 static size_t rank(const struct fr_waiting *waiting, uint64_t epoch, uint64_t from)
 {
     size_t low = 0, high = waiting->n;
@@ -76,7 +76,7 @@ static void reserve_entry(struct fr_waiting *waiting)
 {
     if (waiting->begin + waiting->n < waiting->capacity)
         return;
-    /* as many free places in front as entries: the move is paid for */
+    /* there are as many free places in front as entries, which pays for the move */
     if (waiting->begin > waiting->n) {
         memmove(waiting->list, waiting->list + waiting->begin, waiting->n * sizeof(struct fr_waiting_epoch *));
         waiting->begin = 0;

@@ -1,8 +1,9 @@
 /* Pieces of epochs that are not complete in every followed partition yet.
  *
- * One entry per (epoch, from): per partition the pieces by number, and what its commit said.
- * Entries are ordered by epoch; bytes are copies. A lagging partition makes the others pile up
- * here: the caller of the library bounds that by `bytes` (FRESHET_AGAIN).
+ * There is one entry per (epoch, from): for each partition its pieces by number, and the contents
+ * of its commit. Entries are ordered by epoch, and their bytes are copies. While one partition
+ * lags, the pieces of the others accumulate here; the replica bounds them by `bytes`
+ * (FRESHET_AGAIN).
  *
  * Owner: the replica's thread. */
 #ifndef FR_REPLICA_WAITING_H
@@ -14,24 +15,24 @@
 
 #include "codec/codec.h"
 
-/* of one partition and epoch: 2^20 pieces of 512 KiB are beyond any epoch */
+/* of one partition and epoch: 2^20 pieces of 512 KiB exceed any epoch */
 enum { FR_PIECES_MAX = 1 << 20 };
 
 struct fr_piece {
-    uint8_t *bytes; /* owned; NULL: not there */
+    uint8_t *bytes; /* owned; NULL: the piece has not arrived */
     size_t size;
 };
 
 struct fr_waiting_partition {
     struct fr_piece *pieces;
     uint32_t capacity, n_pieces;
-    uint64_t n_rows, n_drops; /* of the pieces */
+    uint64_t n_rows, n_drops; /* counted in the pieces */
     bool committed;
 };
 
 struct fr_waiting_epoch {
     uint64_t epoch, from, digest, fp;
-    uint64_t previous; /* of the commits; equal in all */
+    uint64_t previous; /* from the commits; equal in all of them */
     int64_t wm_ms, t_ms;
     uint64_t samples;
     uint32_t n_committed, np;
@@ -47,8 +48,8 @@ struct fr_waiting {
 void fr_waiting_clear(struct fr_waiting *waiting);
 void fr_waiting_free(struct fr_waiting *waiting);
 struct fr_waiting_epoch *fr_waiting_at(const struct fr_waiting *waiting, size_t i);
-/* Finds the entry of (epoch, from), or NULL; *other becomes some entry of the same epoch, whatever
- * its from, or NULL. */
+/* Finds the entry of (epoch, from), or NULL. *other becomes some entry of the same epoch with any
+ * `from`, or NULL. */
 struct fr_waiting_epoch *fr_waiting_find(const struct fr_waiting *waiting, uint64_t epoch, uint64_t from,
                                          struct fr_waiting_epoch **other);
 struct fr_waiting_epoch *fr_waiting_add(struct fr_waiting *waiting, const struct fr_delta_record *record);
@@ -56,7 +57,7 @@ static inline bool fr_waiting_has(const struct fr_waiting_partition *partition, 
 {
     return piece < partition->n_pieces && partition->pieces[piece].bytes;
 }
-/* Returns false when the piece is there already. piece < FR_PIECES_MAX. */
+/* Stores a piece; piece < FR_PIECES_MAX. False: it is held already. */
 bool fr_waiting_put(struct fr_waiting *waiting, struct fr_waiting_epoch *entry, const struct fr_delta_record *record,
                     const void *bytes, size_t size);
 /* Frees every entry with epoch <= applied. */

@@ -1,9 +1,10 @@
-/* A topic through librdkafka's consumer with one queue per partition, so that order between
- * partitions is ours (see consume.h). librdkafka stops fetching a partition whose queue is full,
- * which bounds what waits. Assigned by hand; an offset that vanishes
- * under us (retention, a topic made anew) is an error, never a skip.
+/* A topic through librdkafka's consumer with one queue per partition, so that this file decides the
+ * order between partitions (see consume.h). librdkafka stops fetching a partition whose queue is
+ * full, which bounds what waits. Partitions are assigned by hand. An offset that disappears while
+ * it is needed (retention, a topic that was deleted and created again) is an error and is never
+ * skipped.
  *
- * Thread: the caller's. It does not look into records. */
+ * Thread: the caller's. This file does not parse records. */
 #include "follow/consume.h"
 
 #include <inttypes.h>
@@ -20,9 +21,10 @@ enum { POLL_MS = 5, LOG_INTERVAL_S = 10 };
 struct partition {
     int32_t number;
     rd_kafka_queue_t *queue;
-    int64_t low;      /* when opened */
-    int64_t end;      /* when opened, or refreshed since */
-    int64_t position; /* next offset to read; or what the broker said is the end: there are holes */
+    int64_t low; /* when the topic was opened */
+    int64_t end; /* at the open, or at a refresh since */
+    /* the next offset to read, or the end that the broker reported: logs have holes */
+    int64_t position;
     uint64_t rank;
 };
 
@@ -32,9 +34,9 @@ struct fr_consumer {
     size_t n;
     struct partition *partitions;
     uint64_t ahead_max;
-    rd_kafka_message_t *message; /* lent to the caller */
+    rd_kafka_message_t *message; /* borrowed by the caller */
     unsigned long long logged_ns;
-    char outage[FR_KAFKA_TEXT_MAX]; /* the newest reason, until something comes; "": none */
+    char outage[FR_KAFKA_TEXT_MAX]; /* the newest reason, until something arrives; "": none */
 };
 
 /* ---- open ---- */
@@ -47,7 +49,8 @@ static void tell_outage(struct fr_consumer *consumer)
                fr_log_quote(quoted, sizeof(quoted), consumer->outage));
 }
 
-/* librdkafka goes on trying. That all brokers are down says less than why. */
+/* librdkafka keeps trying after these errors. "All brokers are down" is dropped, because it says
+ * less than the reason before it. */
 static void on_error(rd_kafka_t *client, int code, const char *reason, void *opaque)
 {
     struct fr_consumer *consumer = opaque;
@@ -58,19 +61,19 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *opa
     tell_outage(consumer);
 }
 
-/* Without a consumer only the properties are looked at. */
+/* Without a consumer only the properties are checked. */
 static enum fr_status make_handle(const struct fr_consume_options *options, struct fr_consumer *consumer,
                                   struct fr_err *err)
 {
     rd_kafka_t **out = consumer ? &consumer->handle : NULL;
     static const struct fr_kafka_setting ours[] = {
-        {"group.id", "freshet.follow"}, /* needed to assign; never joined */
+        {"group.id", "freshet.follow"}, /* required for assigning; never joined */
         {"enable.auto.commit", "false"},
         {"auto.offset.reset", "error"},
         {"enable.partition.eof", "true"},
-        {"isolation.level", "read_uncommitted"}, /* other producers' transactions hide nothing */
+        {"isolation.level", "read_uncommitted"}, /* transactions of other producers hide nothing */
         {"fetch.wait.max.ms", "20"},
-        {"socket.timeout.ms", "10000"}, /* a broker that hangs is one that is away */
+        {"socket.timeout.ms", "10000"}, /* a broker that hangs counts as unavailable */
         {NULL, NULL},
     };
     enum fr_status status = fr_kafka_open(&(struct fr_kafka_options){.type = RD_KAFKA_CONSUMER,
@@ -99,7 +102,8 @@ static enum fr_status count_partitions(struct fr_consumer *consumer, size_t *cou
     rd_kafka_resp_err_t error =
         fr_kafka_topic_ask(consumer->handle, consumer->topic, false, FR_CONSUME_TIMEOUT_MS, &found);
     if (error) {
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer->handle, 0); /* errors */
+        /* reports errors */
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer->handle, 0);
         if (message)
             rd_kafka_message_destroy(message);
         return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers about topic %s: %s%s%s", consumer->topic,
@@ -200,7 +204,7 @@ void fr_consumer_close(struct fr_consumer *consumer)
         if (consumer->partitions[i].queue)
             rd_kafka_queue_destroy(consumer->partitions[i].queue);
     if (consumer->handle) {
-        /* nothing of ours depends on how it ends */
+        /* nothing here depends on the result */
         (void)rd_kafka_consumer_close(consumer->handle);
         rd_kafka_destroy(consumer->handle);
     }
@@ -274,15 +278,15 @@ static enum fr_status judge_error(struct fr_consumer *consumer, const rd_kafka_m
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s is not there any more: %s", consumer->topic,
                           rd_kafka_message_errstr(message));
-    default: /* librdkafka goes on trying */
+    default: /* librdkafka keeps trying */
         fr_kafka_explain(message->err, rd_kafka_message_errstr(message), consumer->outage, sizeof(consumer->outage));
         tell_outage(consumer);
         return FR_AGAIN;
     }
 }
 
-/* One message of the partition's queue: a record, the end, an error; FR_AGAIN: none or nothing of
- * use. */
+/* Handles one message of the partition's queue: a record, the end, or an error. FR_AGAIN: there is
+ * no message, or none of use. */
 static enum fr_status take(struct fr_consumer *consumer, struct partition *partition, struct fr_consumed *out,
                            struct fr_err *err)
 {
@@ -311,7 +315,7 @@ static enum fr_status take(struct fr_consumer *consumer, struct partition *parti
     return status;
 }
 
-/* Lowest rank first, then whoever is within reach. */
+/* Takes from the lowest rank first, then from any partition within reach. */
 static enum fr_status take_any(struct fr_consumer *consumer, struct fr_consumed *out, struct fr_err *err)
 {
     uint64_t lowest = lowest_rank(consumer);
@@ -339,7 +343,7 @@ enum fr_status fr_consumer_next(struct fr_consumer *consumer, int wait_ms, struc
             return status;
         if (fr_mono_ns(fr_clock_system()) >= until_ns)
             return FR_AGAIN;
-        /* Errors that belong to no partition; also the pause between two looks. */
+        /* Errors that belong to no partition. The call is also the pause between two attempts. */
         rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer->handle, POLL_MS);
         if (!message)
             continue;
@@ -361,7 +365,7 @@ void fr_consumer_leave(struct fr_consumer *consumer, uint32_t from)
 {
     for (size_t i = 0; i < consumer->n; i++)
         if ((uint32_t)consumer->partitions[i].number >= from)
-            consumer->partitions[i].rank = UINT64_MAX; /* out of everyone's reach */
+            consumer->partitions[i].rank = UINT64_MAX; /* out of reach of every other partition */
 }
 
 const char *fr_consumer_outage(const struct fr_consumer *consumer)
@@ -377,7 +381,8 @@ uint64_t fr_consumer_lag(const struct fr_consumer *consumer)
         int64_t low = 0, end = 0;
         if (p->rank == UINT64_MAX)
             continue;
-        /* What the last fetch said is asked of no broker; before the first one it is nothing. */
+        /* Uses what the last fetch reported, without a request to a broker. Before the first fetch
+         * nothing is known. */
         if (rd_kafka_get_watermark_offsets(consumer->handle, consumer->topic, p->number, &low, &end) !=
                 RD_KAFKA_RESP_ERR_NO_ERROR ||
             end < p->end)

@@ -1,10 +1,11 @@
-/* Feeds a replica from a delta topic, partitions in step, and keeps what the replica does not: per
- * epoch, how much came and what the commits say. Epochs in flight are few, because no partition is
- * read far ahead (consume.h). Every reason to stop is reported with its remedy; what is waited for
- * is standing.c's.
+/* Feeds a replica from a delta topic, with the partitions in step, and stores what the replica does
+ * not: for each epoch, how many records came and what the commits contain. Few epochs are in
+ * flight, because no partition is read far ahead (consume.h). Every reason to stop is reported with
+ * its remedy. What is missing while the follower waits is determined in standing.c.
  *
- * It begins with a snapshot where there is one, and with the first offsets otherwise. When the
- * replica loaded another on its way, the topic is opened again where that leads on.
+ * The follower begins with a snapshot where there is one, otherwise with the first offsets. When
+ * the replica has loaded another snapshot meanwhile, the topic is opened again where it continues
+ * that snapshot.
  *
  * Thread: one. */
 #include "follower_internal.h"
@@ -22,9 +23,9 @@
 #include "codec/codec.h"
 #include "codec/manifest.h"
 
-/* Later ones share the last rank. */
+/* Timelines beyond the limit share the last rank. */
 enum { EPOCH_RANK_BITS = 44, TIMELINE_RANKS = 1 << 19 };
-/* Between two looks for a snapshot while nothing on the topic leads on. */
+/* The pause between two searches for a snapshot while nothing on the topic continues the epoch. */
 enum { LOOK_MS = 2000 };
 
 /* ---- open ---- */
@@ -48,7 +49,7 @@ static enum fr_status open_topic(struct fr_follower *follower, struct fr_err *er
     return FR_OK;
 }
 
-/* The topic leads on where the snapshot says, whatever was read before. */
+/* Expects the topic to continue where the snapshot says, whatever was read before. */
 static void expect_after_snapshot(struct fr_follower *follower)
 {
     struct freshet_replica_info info;
@@ -61,9 +62,9 @@ static void expect_after_snapshot(struct fr_follower *follower)
     follower->deleted = (struct fr_deleted){0};
 }
 
-/* A folder may hold the snapshots of another model, and a topic without records says nothing of its
- * own: then the manifest must name the topic. Where a record has said which model the topic is of,
- * as of a copy under another name, the replica compares models. */
+/* A folder may hold the snapshots of another model, and a topic without records does not show its
+ * model; then the manifest must name the topic. Once a record has shown the model of the topic,
+ * which may be a copy under another name, the replica compares models. */
 static bool is_of_topic(struct fr_follower *follower, const char *directory, struct fr_err *err)
 {
     struct fr_manifest manifest = {0};
@@ -81,7 +82,7 @@ static bool is_of_topic(struct fr_follower *follower, const char *directory, str
     return !follower->unproven;
 }
 
-/* The topic alone may be enough, so a snapshot that cannot be loaded is no failure. */
+/* The topic alone may be enough, so a snapshot that cannot be loaded is not a failure. */
 static bool load_snapshot(struct fr_follower *follower)
 {
     char *problem = follower->not_loaded, directory[PATH_MAX];
@@ -105,7 +106,7 @@ static void begin_with_snapshot(struct fr_follower *follower)
                fr_log_quote(quoted, sizeof(quoted), follower->not_loaded));
 }
 
-/* Partition 0 first: the model and the dense parameters are there. */
+/* Puts partition 0 first, because it has the model and the dense parameters. */
 static void choose_partitions(struct fr_follower *follower, const struct fr_consume_options *topic)
 {
     size_t n = 0;
@@ -124,7 +125,7 @@ static void choose_partitions(struct fr_follower *follower, const struct fr_cons
     follower->topic.self = follower;
 }
 
-/* The caller's texts are borrowed during open only. */
+/* Copies the caller's texts, which are borrowed during the open only. */
 static void keep_texts(struct fr_follower *follower)
 {
     struct fr_consume_options *topic = &follower->topic;
@@ -219,10 +220,10 @@ uint64_t fr_follower_lag(const struct fr_follower *follower)
     return follower->consumer ? fr_consumer_lag(follower->consumer) : UINT64_MAX;
 }
 
-/* ---- what the commits say ---- */
+/* ---- what the commits contain ---- */
 
-/* The place of an epoch; the oldest one gives way, which only a topic that breaks the rules can
- * bring about. */
+/* Returns the place of an epoch. When all places are taken, the oldest epoch loses its place, which
+ * happens only on a topic that breaks the rules. */
 static struct in_flight *in_flight_of(struct fr_follower *follower, uint64_t timeline, uint64_t epoch)
 {
     struct in_flight *oldest = &follower->epochs[0];
@@ -238,8 +239,8 @@ static struct in_flight *in_flight_of(struct fr_follower *follower, uint64_t tim
     return oldest;
 }
 
-/* MessagePack map task -> f64 or nil, as logfmt; what does not parse is left out: the replica
- * judges records. */
+/* Writes the MessagePack map task -> f64 or nil as logfmt. What does not parse is left out, because
+ * judging records is the replica's part. */
 static void put_auc(const struct fr_delta_record *record, struct fr_buffer *out)
 {
     struct fr_cursor cursor;
@@ -258,7 +259,7 @@ static void put_auc(const struct fr_delta_record *record, struct fr_buffer *out)
     }
 }
 
-/* Epochs of a later timeline come after all of an earlier one. */
+/* Epochs of a later timeline rank after all epochs of an earlier one. */
 uint64_t fr_follower_rank_of(uint64_t timeline, uint64_t epoch)
 {
     uint64_t most = (UINT64_C(1) << EPOCH_RANK_BITS) - 1;
@@ -292,7 +293,7 @@ static void account(struct fr_follower *follower, const struct fr_consumed *mess
 
 /* ---- steps ---- */
 
-/* Notes what was passed over although nothing like it is served. */
+/* Notes a record that was passed over although it comes after what is served. */
 static void note_passed(struct fr_follower *follower, const struct fr_consumed *message,
                         const struct fr_delta_record *record)
 {
@@ -320,7 +321,7 @@ static enum fr_status judge_refusals(const struct fr_follower *follower, const s
 {
     struct freshet_replica_info info;
     if (follower->refusals < FR_FOLLOW_REFUSALS_MAX)
-        return FR_OK; /* the record alone was refused */
+        return FR_OK; /* only this record was refused */
     freshet_replica_get_info(follower->replica, &info);
     return fr_err_set(
         err, FR_E_INVALID, "%d records in a row were refused, the last one %s/%" PRId32 " offset %" PRId64 ": %s. %s",
@@ -337,7 +338,8 @@ static enum fr_status judge(const struct fr_follower *follower, const struct fr_
     if (follower->patient && (fed == FRESHET_E_GAP || fed == FRESHET_E_REWIND || fed == FRESHET_E_NO_MEMORY))
         return FR_OK;
     switch (fed) {
-    case FRESHET_AGAIN: /* it was not taken: who goes on opens the topic again */
+    /* the record was not taken: a caller that continues opens the topic again */
+    case FRESHET_AGAIN:
         return fr_err_set(err, FR_E_LOST,
                           "more of %s waits than the replica holds (1 GiB): some of its partitions lag far behind; "
                           "look whether their leaders answer, and begin again",
@@ -367,8 +369,8 @@ static enum fr_status judge(const struct fr_follower *follower, const struct fr_
     }
 }
 
-/* The topic may have more partitions than the timeline: those stay empty, and are not waited
- * for. */
+/* The topic may have more partitions than the timeline has. The others stay empty and are not
+ * waited for. */
 static void learn_partitions(struct fr_follower *follower)
 {
     struct freshet_replica_info info;
@@ -383,14 +385,14 @@ void fr_follower_reopen(struct fr_follower *follower)
 {
     fr_consumer_close(follower->consumer);
     follower->consumer = NULL;
-    follower->again = false; /* its message has gone */
+    follower->again = false; /* its message is no longer valid */
     follower->refusals = 0;
     follower->lacks_beginning = false;
     for (size_t i = 0; i < FR_FOLLOW_IN_FLIGHT_MAX; i++)
         follower->epochs[i].epoch = 0;
 }
 
-/* The next message, or the one that was not taken. */
+/* Takes the next message, or the one that was not taken before. */
 static enum fr_status next_message(struct fr_follower *follower, int wait_ms, struct fr_err *err)
 {
     if (!follower->consumer) {
@@ -405,7 +407,7 @@ static enum fr_status next_message(struct fr_follower *follower, int wait_ms, st
     enum fr_status status = fr_consumer_next(follower->consumer, wait_ms, &follower->message, err);
     if (status == FR_AGAIN && !follower->patient && fr_follower_is_headless(follower))
         return fr_follower_say_headless(follower, err);
-    /* a gap, which a snapshot meets */
+    /* a gap, which a snapshot can close */
     if (status == FR_E_LOST && !follower->patient && follower->snapshots) {
         char quoted[600];
         fr_log(FR_LOG_WARN, "follow", "lost", "reason=%s note=\"a newer snapshot is looked for\"",
@@ -428,7 +430,7 @@ static void tell_epoch(struct fr_follower *follower, struct fr_followed *out)
     out->auc = (const char *)epoch->auc.data;
 }
 
-/* Where nothing on the topic leads on, a snapshot that came since may. */
+/* Where nothing on the topic continues the served epoch, a newer snapshot may. */
 static bool take_newer_snapshot(struct fr_follower *follower)
 {
     struct fr_err unused = {0};
@@ -443,7 +445,7 @@ static bool take_newer_snapshot(struct fr_follower *follower)
     return true;
 }
 
-/* A record showed which model the topic is of, and a snapshot waited for that. */
+/* Loads the snapshot that waited for a record to show the topic's model. */
 static bool takes_proven_snapshot(struct fr_follower *follower)
 {
     if (!follower->unproven || follower->np == 0)
@@ -455,8 +457,8 @@ static bool takes_proven_snapshot(struct fr_follower *follower)
     return true;
 }
 
-/* What lies before the hint is not later than the snapshot; a hint that skips something would leave
- * a gap, or serve an old epoch for as long as nothing more comes. */
+/* The record before the hint must not be later than the snapshot. A hint that skips records would
+ * leave a gap, or let an old epoch be served for as long as no further record comes. */
 static bool misleads(const struct fr_follower *follower, const struct fr_consumed *message,
                      const struct fr_delta_record *record)
 {
@@ -468,9 +470,9 @@ static bool misleads(const struct fr_follower *follower, const struct fr_consume
     return record->timeline > info.timeline || (record->timeline == info.timeline && record->epoch > info.epoch);
 }
 
-/* The topic may be another one of that name, or the snapshot's hint wrong: then the offsets read so
- * far mean nothing, and what leads on may lie before them. A snapshot that is served already takes
- * the gap back. */
+/* The topic may be another one of the same name, or the snapshot's hint may be wrong. Then the
+ * offsets read so far mean nothing, and the records that continue the served epoch may lie before
+ * them. A snapshot that is served already takes the gap back. */
 static void read_again(struct fr_follower *follower)
 {
     if (follower->hinted && follower->snapshots)
@@ -528,7 +530,7 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
         follower->expects[message->partition] = message->offset + 1;
     if (out->applied) {
         tell_epoch(follower, out);
-        /* it continues what was served, or is all of a state */
+        /* it continues what was served, or is a whole state */
         follower->deleted = (struct fr_deleted){0};
         follower->begins_after[0] = '\0';
     }

@@ -1,13 +1,13 @@
-/* Where a follower stands: whether it serves all that its topic has, and what it lacks when it does
- * not. Brokers delete records by time or size, whoever still needs them, and say nothing: a topic
- * whose records were deleted looks like one that is read to its end.
+/* Where a follower stands: whether it serves all that its topic has, and what it lacks if not.
+ * Brokers delete records by time or size without notice, also records that are still needed. So a
+ * topic whose records were deleted looks like a topic that is read to its end.
  *
- * The low watermark distinguishes the two. A partition that begins beyond the offset that was
- * to be read next (the snapshot's `delta_offsets`, or where reading stopped) has lost records.
- * Whether these held epochs beyond the served one cannot be known, since `delta_offsets` may be
- * lower than the exact place; so the loss stands until an epoch applies, which continues what is
- * served or holds all of a state, or a snapshot is loaded. A snapshot without `delta_offsets` says
- * nothing.
+ * The low watermark distinguishes the two. A partition that begins after the offset that was to be
+ * read next (the snapshot's `delta_offsets`, or where reading stopped) has lost records. Whether
+ * these held epochs beyond the served one cannot be known, because `delta_offsets` may be lower
+ * than the exact place. So the loss is reported until a snapshot is loaded or an epoch applies,
+ * which either continues what is served or holds a whole state. A snapshot without `delta_offsets`
+ * gives no evidence.
  *
  * Thread: one. */
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 #include "follower_internal.h"
 
-/* What heals a loss by itself. */
+/* What ends a loss without the operator. */
 #define REFILLS                                                                                                        \
     "A running daemon also publishes its whole state again within a minute, unless its snapshots cover the loss "      \
     "(export.retention: snapshots)"
@@ -64,7 +64,8 @@ bool fr_follower_deleted(const struct fr_follower *follower, struct fr_err *err)
                       deleted->to - 1, info.epoch) != FR_OK;
 }
 
-/* The first partition that brokers deleted all records of; NULL: each has some, or never had. */
+/* Finds the first partition of which brokers deleted all records; false: every partition has some,
+ * or never had any. */
 static bool find_emptied(const struct fr_follower *follower, struct fr_consumer_place *out)
 {
     for (size_t i = 0; follower->consumer && i < fr_consumer_count(follower->consumer); i++) {
@@ -136,7 +137,7 @@ enum fr_status fr_follower_unserved(const struct fr_follower *follower, struct f
 
 /* ---- caught up ---- */
 
-/* The newest epoch that every followed partition has the commit of, as far as it was read. */
+/* Returns the newest epoch whose commit has been read from every followed partition. */
 static uint64_t complete_rank(const struct fr_follower *follower)
 {
     uint64_t lowest = UINT64_MAX;

@@ -1,10 +1,11 @@
 /* The thread that follows: see freshet/follow.h.
  *
- * The replica is made at once, so that readers may be made too; the topic is opened by the thread,
- * again and again while brokers are away. What the state tells is copied under a mutex after each
- * step that changed something; nobody waits for the thread but who calls wait.
+ * The replica is made at the start, so that readers can be made at once. The thread opens the
+ * topic, and tries again while brokers are away. After each step that changed something, the thread
+ * copies the state under a mutex. Only callers of a wait function wait for the thread.
  *
- * Owner: its own thread; the mutex guards `state`, `stopping` and what waits. */
+ * Owner: its own thread; the mutex guards `state`, `stopping` and the fields of the waiting
+ * calls. */
 #include "freshet/follow.h"
 
 #include <errno.h>
@@ -21,8 +22,8 @@
 #include "follow/follower.h"
 
 enum { STEP_MS = 50, RETRY_MS = 500 };
-/* The question where the topic ends: how long it may hold the thread up, and the pause after one
- * that was not answered. */
+/* The request for the end of the topic: the longest time that it may hold the thread up, and the
+ * pause after a request without an answer. */
 enum { REFRESH_MS = 500, REFRESH_RETRY_MS = 1000 };
 
 struct freshet_follow {
@@ -33,9 +34,9 @@ struct freshet_follow {
     bool scorable;
     struct freshet_follow_state state;
     struct fr_follower *follower;
-    /* Calls of freshet_follow_wait_caught_up are numbered. All of them up to `asked` wait; the ends
-     * of the topic that were asked for since cover those up to `refreshed` (the thread's), and what
-     * is served covers those up to `caught_up`. */
+    /* Calls of freshet_follow_wait_caught_up are numbered. All calls up to `asked` wait. The ends
+     * of the topic that were requested after them cover the calls up to `refreshed` (used by the
+     * thread only), and what is served covers those up to `caught_up`. */
     uint64_t asked, caught_up;
     uint64_t refreshed, refresh_ns;
 };
@@ -75,7 +76,7 @@ static void tell(struct freshet_follow *follow, const char *problem, bool ended)
     pthread_mutex_unlock(&follow->mutex);
 }
 
-/* False: somebody asked to stop. */
+/* Pauses; false: a stop was requested. */
 static bool rest(struct freshet_follow *follow, int ms)
 {
     struct timespec until = after_ms(ms);
@@ -96,7 +97,7 @@ static bool is_stopping(struct freshet_follow *follow)
     return stopping;
 }
 
-/* One step; false: the following has ended. */
+/* Takes one step; false: the following has ended. */
 static bool step(struct freshet_follow *follow)
 {
     struct fr_err err = {0};
@@ -122,7 +123,7 @@ static bool step(struct freshet_follow *follow)
     }
 }
 
-/* The ends that the newest waiting call is to be measured by. */
+/* Requests the ends by which the newest waiting call is measured. */
 static void refresh(struct freshet_follow *follow)
 {
     struct fr_err err = {0};
@@ -136,7 +137,7 @@ static void refresh(struct freshet_follow *follow)
     case FR_OK:
         follow->refreshed = asked;
         break;
-    case FR_AGAIN: /* the topic is not open: the next step opens it */
+    case FR_AGAIN: /* the topic is not open; the next step opens it */
         break;
     default:
         tell(follow, err.text, false);
@@ -148,9 +149,9 @@ static void answer_waiting(struct freshet_follow *follow)
 {
     if (follow->caught_up == follow->refreshed || !fr_follower_caught_up(follow->follower))
         return;
-    tell(follow, NULL, false); /* who returns finds the lag that goes with it */
+    tell(follow, NULL, false); /* publish the lag first, so that a caller that returns sees it */
     pthread_mutex_lock(&follow->mutex);
-    follow->state.problem[0] = '\0'; /* nothing is waited for */
+    follow->state.problem[0] = '\0'; /* nothing is missing */
     follow->caught_up = follow->refreshed;
     pthread_cond_broadcast(&follow->changed);
     pthread_mutex_unlock(&follow->mutex);
@@ -201,7 +202,7 @@ int freshet_follow_start(const struct freshet_follow_options *options, struct fr
         return answer(problem, room, FRESHET_E_NO_MEMORY, "memory was refused");
     }
     follow->state.lag_records = UINT64_MAX;
-    fr_log_set_level(FR_LOG_ERROR); /* of this library's own log: the host's stderr is the host's */
+    fr_log_set_level(FR_LOG_ERROR); /* this library's own log: stderr belongs to the host process */
     struct fr_follower_options follower = {.topic = {.brokers = options->brokers,
                                                      .topic = options->topic,
                                                      .partitions = options->partitions,
@@ -273,7 +274,7 @@ void freshet_follow_get_state(struct freshet_follow *follow, struct freshet_foll
 {
     struct freshet_reader *reader = NULL;
     struct freshet_replica_info info = {0};
-    /* memory and freshness are those of now */
+    /* memory and freshness as of now */
     if (freshet_reader_new(fr_follower_replica(follow->follower), &reader) == FRESHET_OK)
         freshet_reader_get_info(reader, &info);
     freshet_reader_free(reader);

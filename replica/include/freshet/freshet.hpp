@@ -1,6 +1,6 @@
-/* The C interface as C++ objects that free what they own: a page over freshet/reader.h and
- * freshet/follow.h, header only. Calls that fail throw freshet::error; its code is an enum
- * freshet_status. What each call does, its shapes and its threads, stands in the C headers. */
+/* The C interface as C++ objects that free what they own: a thin, header-only layer over
+ * freshet/reader.h and freshet/follow.h. A call that fails throws freshet::error, whose code is an
+ * enum freshet_status. The C headers describe each call, its shapes and its threads. */
 #ifndef FRESHET_FRESHET_HPP
 #define FRESHET_FRESHET_HPP
 
@@ -26,14 +26,15 @@ inline void check(int status, const char *what)
         throw error(status, what);
 }
 
-/* What a lookup found: row i is values[i * dim] .. and found[i] says whether there is one. */
+/* The result of a lookup: row i is values[i * dim] .. values[(i + 1) * dim - 1], and found[i] says
+ * whether the row exists. */
 struct rows {
     std::uint32_t dim;
     std::vector<float> values;
     std::vector<std::uint8_t> found;
 };
 
-/* One thread's. */
+/* Used by one thread at a time. */
 class reader {
     std::unique_ptr<freshet_reader, decltype(&freshet_reader_free)> handle{nullptr, freshet_reader_free};
 
@@ -52,7 +53,7 @@ public:
         freshet_reader_get_info(get(), &out);
         return out;
     }
-    /* `room` samples at most; scores are [samples * tasks]. */
+    /* Scores at most `room` samples; the result is [samples * tasks]. */
     std::vector<float> score(const std::string &record, std::uint32_t room = 1, freshet_format format = FRESHET_JSON) const
     {
         std::vector<float> scores(static_cast<std::size_t>(room) * freshet_reader_tasks(get()));
@@ -65,7 +66,8 @@ public:
     {
         rows out{0, {}, std::vector<std::uint8_t>(keys.size())};
         freshet_lookup ask = {table.c_str(), part, keys.data(), 0, out.found.data(), nullptr, 0, 0};
-        check(freshet_reader_lookup(get(), &ask), "freshet_reader_lookup"); /* the width */
+        /* sets ask.dim, the width of a row */
+        check(freshet_reader_lookup(get(), &ask), "freshet_reader_lookup");
         out.values.resize(keys.size() * ask.dim);
         ask.n = keys.size();
         ask.values = out.values.data();
@@ -82,7 +84,7 @@ public:
     }
 };
 
-/* All calls of the reader are of one epoch while it lives. */
+/* While this object lives, every call of the reader reads the same epoch. */
 class epoch {
     const reader &held;
 
@@ -93,7 +95,7 @@ public:
     epoch &operator=(const epoch &) = delete;
 };
 
-/* Links libfreshet_follow. Its readers go before it. */
+/* Needs libfreshet_follow at link time. Destroy its readers first. */
 class follow {
     std::unique_ptr<freshet_follow, decltype(&freshet_follow_stop)> handle{nullptr, freshet_follow_stop};
 
@@ -112,7 +114,8 @@ public:
             check(status, state().problem);
         return status == FRESHET_OK;
     }
-    /* All that the topic held at the call is served; false: not in that time (state().problem). */
+    /* Waits until everything that the topic held when the call began is served; false: not within
+     * the timeout (state().problem says why). */
     bool wait_caught_up(std::chrono::milliseconds timeout) const
     {
         int status = freshet_follow_wait_caught_up(handle.get(), static_cast<int>(timeout.count()));

@@ -1,4 +1,4 @@
-"""libfreshet_replica by ctypes: what freshet/replica.h and freshet/reader.h declare. FRESHET_REPLICA names another library than the wheel's."""
+"""libfreshet_replica through ctypes: the declarations of freshet/replica.h and freshet/reader.h. FRESHET_REPLICA names a library to use instead of the wheel's."""
 import ctypes
 import ctypes.util
 import os

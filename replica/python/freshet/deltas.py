@@ -65,7 +65,7 @@ def read_record(value: bytes) -> Dict[str, Any]:
 
 
 def _open_regular(path: pathlib.Path) -> BinaryIO:
-    """A pipe in the place of a file would be waited for without end."""
+    """Refuses what is not a regular file: opening a pipe would block without end."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -79,8 +79,8 @@ def _read_regular(path: pathlib.Path) -> bytes:
 
 
 class Snapshot:
-    """A snapshot directory, or the one that CURRENT in a folder of them names. Every file is held against the manifest's size and SHA-256 before the last of its
-    records is given."""
+    """A snapshot directory, or the one that CURRENT in a folder of them names. Every file is compared with the manifest's size and SHA-256 before its last
+    record is returned."""
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:
         self.path = pathlib.Path(path)
@@ -92,7 +92,7 @@ class Snapshot:
                 raise BadRecord("%s does not name a snapshot" % current)
             self.path = self.path / name
         text = _read_regular(self.path / "MANIFEST.json")
-        said = MANIFEST_SUM.search(text[-MANIFEST_SUM_SIZE:])  # older manifests have none
+        said = MANIFEST_SUM.search(text[-MANIFEST_SUM_SIZE:])  # older manifests have no sum
         if said and hashlib.sha256(text[:-MANIFEST_SUM_SIZE]).hexdigest().encode() != said[1]:
             raise BadRecord("%s is damaged: its SHA-256 is not the one at its end" % (self.path / "MANIFEST.json"))
         try:
@@ -135,7 +135,7 @@ class Snapshot:
             yield read_record(held)
 
     def rows(self, table: str) -> Iterator[Tuple[np.ndarray, Dict[str, np.ndarray]]]:
-        """Rows of a table, a record at a time: (keys uint64 [r], part -> float32 [r, dim])."""
+        """Rows of a table, one record at a time: (keys uint64 [r], part -> float32 [r, dim])."""
         for record in self.records(table):
             if record["k"] == "rows":
                 yield record["keys"], record["parts"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .replica import Fed, Replica
 
 POLL_SECONDS, ANSWER_SECONDS, REFRESH_SECONDS = 0.1, 10.0, 1.0
-HEAD_BYTES = 32  # of a record: its kind is in there, since writers keep the order of keys
+HEAD_BYTES = 32  # of a record: they contain its kind, because writers keep the order of keys
 
 
 class Follower:
@@ -27,10 +27,10 @@ class Follower:
         self.replica, self.topic, self.problem = replica, topic, ""
         self.error: Optional[BaseException] = None
         self._stop, self._changed = threading.Event(), threading.Condition()
-        self._asked, self._refreshed, self._caught_up = 0, 0, 0  # calls of wait(): all, those that the known ends cover, those that are served
-        self._held: Dict[int, Deque[bytes]] = {}  # of partitions that are ahead of the others: not taken yet
-        self._snapshots, self._not_loaded, self._hinted = snapshots, "", False  # hinted: the topic is read from where a snapshot leads on
-        # Which model the topic is of is known (named: it was said at the start), else the snapshot must name the topic, or waits for a record (unproven).
+        self._asked, self._refreshed, self._caught_up = 0, 0, 0  # numbers of wait() calls: all, covered by the known ends, served
+        self._held: Dict[int, Deque[bytes]] = {}  # records not taken yet, of partitions that are ahead of the others
+        self._snapshots, self._not_loaded, self._hinted = snapshots, "", False  # hinted: the topic is read from the snapshot's offsets
+        # named: the caller gave the topic's model. Otherwise the snapshot must name the topic, or it waits for a record that shows the model (unproven).
         self._named, self._unproven = named, False
         self._load()
         self.consumer = confluent_kafka.Consumer({"enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_uncommitted", **config,
@@ -44,7 +44,7 @@ class Follower:
         self._thread.start()
 
     def _load(self) -> None:
-        """The newest snapshot, if there is a folder of them. The topic alone may be enough, so one that cannot be loaded is no failure."""
+        """Loads the newest snapshot, if there is a folder of them. The topic alone may be enough, so a snapshot that cannot be loaded is not a failure."""
         from .replica import FreshetError
         if self._snapshots is None:
             return
@@ -66,7 +66,7 @@ class Follower:
         return found
 
     def _assign(self) -> None:
-        """All partitions, from where the snapshot leads on, or the first record there is."""
+        """Opens all partitions at the snapshot's offsets, or at the first record of the log."""
         topic = self.consumer.list_topics(self.topic, ANSWER_SECONDS).topics[self.topic]
         if topic.error or not topic.partitions:
             raise ConnectionError("topic %s: %s" % (self.topic, topic.error or "no partitions"))
@@ -86,12 +86,12 @@ class Follower:
                                  % (self.topic, partition, info.timeline, info.epoch, hint, low - 1))
             known = self._hinted and low < hint <= high
             self._low[partition], self._end[partition] = low, high
-            self._position[partition] = hint - 1 if known else low  # the record before shows whether the hint is one
+            self._position[partition] = hint - 1 if known else low  # the record before it shows whether the hint is true
         self.problem = self._deleted
         self.consumer.assign([confluent_kafka.TopicPartition(self.topic, p, begin) for p, begin in self._position.items()])
 
     def wait(self, timeout: float) -> None:
-        """Until all that the topic holds now is served."""
+        """Waits until all that the topic holds now is served."""
         with self._changed:
             self._asked += 1
             mine = self._asked
@@ -124,7 +124,7 @@ class Follower:
             while not self._stop.is_set():
                 self._answer()
                 self._turn()
-        except BaseException as error:  # told by wait() and `problem`: nobody else looks at this thread
+        except BaseException as error:  # reported by wait() and `problem`: nothing else watches this thread
             self.error, self.problem = error, str(error)
         finally:
             with self._changed:
@@ -132,7 +132,7 @@ class Follower:
             self.consumer.close()
 
     def _answer(self) -> None:
-        """Whoever waits is measured by the ends that brokers report after the call."""
+        """Requests the ends by which waiting calls are measured: those that brokers report after the call."""
         with self._changed:
             asked = self._asked
         if asked == self._caught_up:
@@ -150,7 +150,7 @@ class Follower:
                 self._changed.notify_all()
 
     def _is_caught_up(self) -> bool:
-        """Read to the end, and the newest epoch that is complete there is served."""
+        """Says whether the topic is read to its end and the newest epoch that is complete there is served."""
         if self._deleted or any(self._held.values()) or any(self._position[p] < end for p, end in self._end.items()):
             return False
         info = self.replica.info
@@ -178,7 +178,7 @@ class Follower:
             self._take(message.partition(), value)
 
     def _misleads(self, partition: int, offset: int, value: bytes) -> bool:
-        """What lies before the hint is not later than the snapshot; a hint that skips something would leave a gap, or serve an old epoch until more comes."""
+        """Says whether a record before the hint is later than the snapshot: such a hint would leave a gap, or let an old epoch be served until more records come."""
         if not self._hinted or offset >= self.replica.next_offset(partition):
             return False
         try:
@@ -188,7 +188,7 @@ class Follower:
             return False  # the replica judges records
 
     def _read_again(self) -> None:
-        """All partitions from their first records: the snapshot's offsets may be those of another topic. The snapshot that is served already takes the gap back."""
+        """Reads all partitions from their first records, because the snapshot's offsets may be of another topic. Loading the served snapshot again ends the gap."""
         if self._hinted:
             self._load()
         self._hinted = False
@@ -205,7 +205,7 @@ class Follower:
             pass  # the replica judges records
 
     def _feed(self, partition: int, value: bytes) -> Optional["Fed"]:
-        """None: records are missing where the snapshot says that it leads on."""
+        """None: records are missing at the offsets that the snapshot gives."""
         from .replica import Gap
         try:
             return self.replica.feed(partition, value)
@@ -218,7 +218,7 @@ class Follower:
         waiting = self._held.setdefault(partition, collections.deque())
         waiting.append(value)
         moved = True
-        while moved:  # what was taken may let others go on
+        while moved:  # a record that was taken may let other partitions continue
             moved = False
             for other, values in self._held.items():
                 while values and not self._stop.is_set():

@@ -14,8 +14,8 @@ import numpy as np
 
 from .deltas import BadRecord, Snapshot
 
-RESERVED = ("key", "id", "slot", "seen_ms", "show", "click")  # columns that are no parts
-STATE, SAMPLES = ".state", ".samples"  # <part>.state: the optimizer's; of a dense parameter both
+RESERVED = ("key", "id", "slot", "seen_ms", "show", "click")  # columns that are not parts
+STATE, SAMPLES = ".state", ".samples"  # <part>.state: the optimizer's state; a dense parameter has both
 Path = Union[str, os.PathLike]
 
 
@@ -41,7 +41,7 @@ def _whole(out: Path) -> Iterator[pathlib.Path]:
 
 def to_parquet(snapshot: Union[Snapshot, Path], out: Path) -> Dict[str, int]:
     """Writes a snapshot as a directory: <table>.parquet with `key` (uint64) and a column float32[dim] for each part, dense.npz, model.json. Returns table -> rows.
-    A record is in memory at a time. Files of a snapshot are checked; what is damaged leaves nothing behind (BadRecord)."""
+    One record is in memory at a time. Files of a snapshot are checked; a damaged snapshot leaves nothing behind (BadRecord)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     snapshot = snapshot if isinstance(snapshot, Snapshot) else Snapshot(snapshot)

@@ -19,11 +19,11 @@ LAYER_NORM_EPSILON, DICE_EPSILON, LEAK = 1e-5, 1e-9, 0.01
 
 
 class Unsupported(ValueError):
-    """A layer or a transform that the graph cannot say; the text names it."""
+    """A layer or a transform that the graph cannot express; the text names it."""
 
 
 class Steps(NamedTuple):
-    """A sequence: values [N, T, n], which steps there are, and which of them count (bool [N, T])."""
+    """A sequence: values [N, T, n], which steps exist, and which of them count (bool [N, T])."""
     values: str
     there: str
     counts: str
@@ -146,7 +146,7 @@ class _Graph:
         return self.node("Reshape", one_hot, self.constant([-1, dim * (len(boundaries) + 1)], np.int64))
 
     def joined(self, refs: List[Any]) -> Any:
-        """References one after the other; of sequences the first says which steps there are."""
+        """Concatenates references; for sequences, the first one decides which steps exist."""
         if not self.is_steps(refs[0]):
             values = [self.vector(ref) for ref in refs]
             return self.node("Concat", *values, axis=1) if len(values) > 1 else values[0]
@@ -278,7 +278,7 @@ class _Graph:
         return self.node("ReduceSum", weighted, self.constant([1], np.int64), keepdims=0)
 
     def softmax(self, scores: str, counts: str) -> str:
-        """Over the steps that count; without any, zeros."""
+        """Pools the steps that count; zeros if there are none."""
         scores = self.node("Softmax", self.node("Where", counts, scores, self.constant(-1e30)), axis=1)
         return self.node("Where", counts, scores, self.constant(0.0))
 
@@ -370,7 +370,7 @@ class _Graph:
 
 
 def to_onnx(model: Mapping[str, Any], dense: Mapping[str, np.ndarray], metadata: Optional[Mapping[str, str]] = None) -> Any:
-    """An onnx.ModelProto of a model (its canonical JSON, parsed) and its dense parameters (package onnx). Unsupported names what cannot be said: slots of times."""
+    """An onnx.ModelProto of a model (its canonical JSON, parsed) and its dense parameters (package onnx). Unsupported names what ONNX cannot express: slots of times."""
     graph = _Graph(model, dense)
     onnx, wanted = graph.onnx, graph.wanted()
     for layer in model["layers"]:

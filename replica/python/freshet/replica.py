@@ -1,4 +1,4 @@
-"""Replica: rows and scores of a served model, from any number of threads, while one feeds it."""
+"""Replica: rows and scores of a served model, for any number of threads, while one thread feeds it."""
 from __future__ import annotations
 
 import contextlib
@@ -18,11 +18,11 @@ SCORED_AT_ONCE = 4096
 
 
 class FreshetError(Exception):
-    """What libfreshet_replica refuses; the text says why."""
+    """A refusal by libfreshet_replica; the text contains the reason."""
 
 
 class BadInput(FreshetError, ValueError):
-    """A record, sample or argument that is not what it must be."""
+    """A malformed record or sample, or an invalid argument."""
 
 
 class NotFound(FreshetError, KeyError):
@@ -37,7 +37,7 @@ class NotReady(FreshetError):
 
 
 class OutOfMemory(FreshetError, MemoryError):
-    """memory_max, or what the system gives, is used up; nothing has changed."""
+    """memory_max, or the system's memory, is used up; nothing has changed."""
 
 
 class Mismatch(FreshetError):
@@ -45,11 +45,11 @@ class Mismatch(FreshetError):
 
 
 class Gap(FreshetError):
-    """Records are missing: load a snapshot. What was served is served on."""
+    """Records are missing: load a snapshot. The replica still serves what it served before."""
 
 
 class Rewound(Gap):
-    """History was rewound: load the snapshot that is named."""
+    """History was rewound: load the snapshot that the text names."""
 
 
 _ERRORS = {-1: BadInput, -3: OutOfMemory, -4: FreshetError, -6: BadInput, -7: NotFound, -12: Mismatch, -20: Gap, -21: NotReady, -22: Rewound}
@@ -96,7 +96,7 @@ class Info:
 
 @dataclasses.dataclass(frozen=True)
 class Fed:
-    """What one record did (struct freshet_event)."""
+    """The effect of one record (struct freshet_event)."""
     again: bool
     applied: int
     duplicate: bool
@@ -109,7 +109,7 @@ class Fed:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy values as MessagePack knows them."""
+    """Converts NumPy values to types of MessagePack."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):
@@ -165,11 +165,11 @@ class Replica:
 
     @property
     def problem(self) -> str:
-        """Why the thread that follows a topic ended or what it waits for; empty when all is well."""
+        """Why the thread that follows a topic ended, or what it waits for; empty when all is well."""
         return self._following.problem if self._following else ""
 
     def close(self) -> None:
-        """Ends following and frees the replica, after the calls that other threads are in. Twice is once."""
+        """Ends following and frees the replica, after the calls of other threads have returned. A second call does nothing."""
         if self._following:
             self._following.close()
         with self._lock:
@@ -200,8 +200,8 @@ class Replica:
         return self._handle
 
     def feed(self, partition: int, value: bytes) -> Fed:
-        """Takes one record of the topic, in the order of its partition. Fed.again: not taken, feed other partitions first. Gap, Rewound, Mismatch: it stopped, and
-        serves on what it has."""
+        """Takes one record of the topic, in the order of its partition. Fed.again: not taken, feed other partitions first. Gap, Rewound, Mismatch: the replica
+        stopped, and still serves what it has."""
         event = _library.Event()
         status = lib.freshet_replica_feed(self._own(), partition, value, len(value), ctypes.byref(event))
         problem = event.problem.decode(errors="replace")
@@ -211,12 +211,12 @@ class Replica:
                    event.epoch, problem)
 
     def load(self, snapshot: Union[str, os.PathLike]) -> None:
-        """Loads a snapshot directory, or the one that CURRENT in a folder of them names: all at once, checked whole."""
+        """Loads a snapshot directory, or the one that CURRENT in a folder of them names. The snapshot is checked as a whole and then served all at once."""
         problem = ctypes.create_string_buffer(512)
         _check(lib.freshet_replica_load(self._own(), os.fsencode(snapshot), problem, len(problem)), os.fspath(snapshot), problem.value.decode(errors="replace"))
 
     def next_offset(self, partition: int) -> int:
-        """Where to read a delta partition on after a load; -1: at its beginning."""
+        """The offset at which to continue reading a delta partition after a load; -1: its beginning."""
         return lib.freshet_replica_next_offset(self._own(), partition)
 
     # ---- reading: any thread ----
@@ -310,7 +310,7 @@ class Replica:
     def _lookup(reader: ctypes.c_void_p, table: str, keys: np.ndarray, part: Optional[str]) -> Tuple[np.ndarray, np.ndarray]:
         lookup = _library.Lookup(table.encode(), part.encode() if part is not None else None)
         what = "table %s" % table + (", part %s" % part if part is not None else "")
-        _check(lib.freshet_reader_lookup(reader, ctypes.byref(lookup)), what)  # of no keys: how wide a row is
+        _check(lib.freshet_reader_lookup(reader, ctypes.byref(lookup)), what)  # a lookup of no keys returns the width of a row
         values, found = np.empty((len(keys), lookup.dim), np.float32), np.empty(len(keys), np.uint8)
         lookup.keys, lookup.n, lookup.found, lookup.values, lookup.capacity = keys.ctypes.data, len(keys), found.ctypes.data, values.ctypes.data, values.size
         _check(lib.freshet_reader_lookup(reader, ctypes.byref(lookup)), what)
@@ -318,7 +318,7 @@ class Replica:
 
     def lookup(self, table: Optional[str] = None, keys: Any = None, *, part: Optional[str] = None, slot: Optional[str] = None,
                ids: Optional[Sequence[Union[int, str]]] = None) -> Tuple[np.ndarray, np.ndarray]:
-        """Rows of keys, or of the raw ids of a slot, all of one epoch: (values float32 [n, dim], found bool [n]). Of a row that is not there the values are 0.
+        """Rows of keys, or of the raw ids of a slot, all of one epoch: (values float32 [n, dim], found bool [n]). The values of an absent row are 0.
         Without `part` a row has all its parts, in their order (`tables`)."""
         if (slot is None) != (ids is None) or (keys is None) == (ids is None) or (keys is not None and table is None):
             raise BadInput("lookup takes a table and keys, or slot= and ids=")
@@ -336,7 +336,7 @@ class Replica:
         with self._epoch() as reader:
             n = ctypes.c_size_t(0)
             status = lib.freshet_reader_keys(reader, table.encode(), None, ctypes.byref(n))
-            if status not in (_library.OK, -1):  # -1: there are more than none
+            if status not in (_library.OK, -1):  # -1: there is at least one
                 _check(status, "table %s" % table)
             keys = np.empty(n.value, np.uint64)
             _check(lib.freshet_reader_keys(reader, table.encode(), keys.ctypes.data, ctypes.byref(n)), "table %s" % table)
@@ -369,7 +369,7 @@ class Replica:
 
     def score_columns(self, columns: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         """Scores of columns, slot -> one value for each sample: an array of ids or numbers, a list of lists of ids, an array [n, dim] of a dense slot. Arrays of
-        integers and floats go over as they are, without a Python object for each value."""
+        integers and floats are passed as they are, without a Python object for each value."""
         sizes = {len(column) for column in columns.values()}
         if len(sizes) != 1:
             raise BadInput("columns of one length are needed, not %s" % sorted(sizes))
@@ -387,7 +387,7 @@ class Replica:
         return [value.tolist() if isinstance(value, np.ndarray) else value for value in column] if array is None else array.tolist()
 
     def ignored(self, samples: Any) -> Tuple[int, List[str]]:
-        """Of samples: how many values came under names of slots that the model does not have, and some of these names. A misspelled slot scores as an absent one."""
+        """Of samples: the number of values under names of slots that the model does not have, and some of these names. A misspelled slot scores as an absent one."""
         with self._epoch() as reader:
             record = msgpack.packb(samples, default=_plain)
             n = ctypes.c_uint32(SCORED_AT_ONCE)
