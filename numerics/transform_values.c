@@ -1,5 +1,5 @@
-/* See numerics/transform_values.h. Times are computed in f64 before anything rounds them: in f32 a
- * Unix time has lost its seconds.
+/* See numerics/transform_values.h. Times are computed in f64 before anything rounds them, because a
+ * Unix time in f32 has lost its seconds.
  *
  * Determinism: functions of the slot and the number. */
 #include "numerics/transform_values.h"
@@ -8,12 +8,12 @@
 
 #include "base/math.h"
 
-/* below it a time is seconds, from it on ms (docs/formats/samples.md, "Corner cases") */
+/* smaller numbers are seconds, others ms (docs/formats/samples.md, "Corner cases") */
 static const double SECONDS_MAX = 1e11;
-/* the year 5138; beyond it are micro- or nanoseconds */
+/* the year 5138; larger numbers would be micro- or nanoseconds */
 static const double MILLISECONDS_MAX = 1e14;
 static const double DAY_S = 86400.0, WEEK_S = 604800.0;
-/* 1970-01-01 was a Thursday: the week began three days before */
+/* 1970-01-01 was a Thursday, so its week began three days earlier */
 static const double MONDAY_S = 3.0 * 86400.0;
 
 static bool is_time(const struct fr_conf_slot *slot)
@@ -34,7 +34,7 @@ static bool phase(enum fr_transform kind, double time, float out[static 2])
     case FR_TRANSFORM_TIME_OF_WEEK:
         turns = (seconds + MONDAY_S) / WEEK_S;
         break;
-    case FR_TRANSFORM_NONE: /* these are no times */
+    case FR_TRANSFORM_NONE: /* not a time */
     case FR_TRANSFORM_LOG1P:
     case FR_TRANSFORM_CLIP:
     case FR_TRANSFORM_STANDARDIZE:
@@ -49,7 +49,7 @@ bool fr_transform_apply(const struct fr_conf_slot *slot, double x, float out[sta
 {
     if (is_time(slot))
         return phase(slot->steps[0].kind, x, out);
-    float v = (float)x; /* rounded first, transformed then */
+    float v = (float)x; /* rounded first, then transformed */
     for (uint32_t i = 0; i < slot->n_steps; i++) {
         const struct fr_conf_step *step = &slot->steps[i];
         switch (step->kind) {
@@ -61,7 +61,7 @@ bool fr_transform_apply(const struct fr_conf_slot *slot, double x, float out[sta
                 return false;
             v = fr_log1pf(v);
             break;
-        case FR_TRANSFORM_NONE: /* these are no steps between numbers */
+        case FR_TRANSFORM_NONE: /* not a step between numbers */
         case FR_TRANSFORM_TIME_OF_DAY:
         case FR_TRANSFORM_TIME_OF_WEEK:
         case FR_TRANSFORM_STANDARDIZE:

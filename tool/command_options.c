@@ -1,4 +1,5 @@
-/* Command-line options of the subcommands: a table, one pass, messages that name the argument. */
+/* Command-line options of the subcommands: one table, one pass, and messages that name the
+ * argument. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ static bool take_choice(const char *name, const char *text, const char *const *c
     return false;
 }
 
-/* The text into whatever receives it. */
+/* Writes the text to the option's destination. */
 static bool take_value(const struct fr_tool_option *option, const char *command, const char *text)
 {
     char name[64];
@@ -103,7 +104,7 @@ static int take(const struct fr_tool_option *option, const char *command, bool a
 int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *options, size_t n_options,
                           const char *usage)
 {
-    uint64_t given = 0; /* a bit for each option */
+    uint64_t given = 0; /* one bit per option */
     FR_CHECK(n_options <= 64);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {

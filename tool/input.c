@@ -1,4 +1,4 @@
-/* Lines as ingest reads them (ingest/lines.h), of pipes too. A line that is too long ends the
+/* Lines as ingest reads them (ingest/lines.h), also from pipes. A line that is too long ends the
  * reading.
  *
  * Thread: the caller's. */

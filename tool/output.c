@@ -1,5 +1,5 @@
-/* Output of the tool's commands: whole writes, durations as a config writes them, files that appear
- * whole. A result that could not be written is a failure of the command, never silence.
+/* Output of the tool's commands: complete writes, durations as a configuration writes them, files
+ * that appear whole. A result that could not be written is always a failure of the command.
  *
  * Thread: one. */
 #include "output.h"

@@ -1,5 +1,5 @@
-/* Figures from the document of GET /auc (docs/http.md, "/auc"). Keys that are not known are passed
- * over; what is null is NaN. It does not compare.
+/* Figures from the document of GET /auc (docs/http.md, "/auc"). Unknown keys are skipped; null is
+ * NaN. Comparing is done in compare_command.c.
  *
  * Thread: any, no state. */
 #include "compare/auc_document.h"
@@ -37,7 +37,7 @@ static bool copy_text(const struct fr_token *token, char out[FR_COMPARE_TEXT_MAX
     return true;
 }
 
-/* `map` was just read; every value is the visitor's, to its end. */
+/* `map` was just read. The visitor consumes every value to its end. */
 static enum fr_status each(struct parse *parse, const struct fr_token *map, visit_value *visit)
 {
     struct fr_token key, value;
@@ -58,7 +58,7 @@ static enum fr_status each(struct parse *parse, const struct fr_token *map, visi
     }
 }
 
-/* ---- what stands where ---- */
+/* ---- the parts of the document ---- */
 
 static enum fr_status take_figure(struct parse *parse, const char *key, const struct fr_token *value)
 {
@@ -131,7 +131,7 @@ static enum fr_status read_document(const struct fr_buffer *text, struct fr_tool
     return status == FR_OK && out->model[0] != '\0' ? FR_OK : FR_E_INVALID;
 }
 
-/* ---- where it comes from ---- */
+/* ---- sources of the document ---- */
 
 enum fr_status fr_tool_document_read(const char *place, struct fr_tool_document *out, struct fr_err *err)
 {

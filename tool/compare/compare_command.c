@@ -1,5 +1,5 @@
-/* `freshet compare`: the metrics of two models side by side, such as a live one and a candidate
- * that was trained over the same stream from a savepoint. */
+/* `freshet compare`: the metrics of two models side by side, for example a live model and a
+ * candidate that was trained over the same stream from a savepoint. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ static void print_table(const struct fr_tool_document sides[2])
     }
 }
 
-/* How many both have; the rest is told. */
+/* Counts the entries that both documents have, and reports the others. */
 static size_t match(const struct fr_tool_document *of, const struct fr_tool_document *other, const char *name)
 {
     size_t n = 0;

@@ -1,5 +1,5 @@
-/* One GET over plain HTTP, for documents of a daemon near by. Bounded in time and bytes; it follows
- * nothing and knows no TLS: `metrics.listen` has none.
+/* One GET over plain HTTP, for the documents of a daemon nearby. Bounded in time and bytes;
+ * redirects are not followed, and there is no TLS, because `metrics.listen` has none.
  *
  * Thread: any, no state. */
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* `freshet debug graph`: the network that a configuration is compiled to, as tables for the eye or
- * as one JSON object (graph/describe.h). Nothing is trained and no state is read: parameters have
- * their first values, and of rows only the widths are used.
+/* `freshet debug graph`: the network that is compiled from a configuration, as tables or as one
+ * JSON object (graph/describe.h). Nothing is trained and no state is read: parameters have their
+ * first values, and only the widths of rows are used.
  *
  * Thread: the caller's. */
 #include <inttypes.h>
@@ -39,7 +39,7 @@ static void print_spaces(const struct fr_graph *graph, struct fr_buffer *out)
     }
 }
 
-/* "mean(user_id.v)", "price", or the numbers of the nodes that it reads. */
+/* Prints "mean(user_id.v)", "price", or the numbers of the nodes that the node reads. */
 static void print_reads(const struct fr_graph *graph, uint32_t n, const struct fr_graph_node_info *node,
                         struct fr_buffer *out)
 {

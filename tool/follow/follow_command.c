@@ -1,5 +1,6 @@
-/* `freshet follow`: a replica on the command line. One logfmt line per epoch, refused records with
- * their reason, scores and dump at the end. SIGTERM and SIGINT end it in order. */
+/* `freshet follow`: a replica on the command line. Prints one logfmt line per epoch, refused
+ * records with their reason, and scores and dump at the end. SIGTERM and SIGINT end the command in
+ * order. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -37,7 +38,7 @@ static const char usage[] =
 struct follow {
     struct fr_follower_options from;
     const char *score, *dump;
-    int64_t until_idle_ms; /* 0: never */
+    int64_t until_idle_ms; /* 0: no limit */
     uint64_t until_epoch;  /* 0: none */
 };
 
@@ -66,7 +67,7 @@ static bool idle(const struct follow *follow, uint64_t since_ns)
     return follow->until_idle_ms > 0 && now_ns() - since_ns >= (uint64_t)follow->until_idle_ms * 1000000u;
 }
 
-/* The broker or the topic may come later. */
+/* The broker or the topic may become available later. */
 static enum fr_status open_topic(const struct follow *follow, struct fr_follower **out, struct fr_err *err)
 {
     uint64_t begin_ns = now_ns();
@@ -97,7 +98,7 @@ static bool reached(const struct follow *follow, uint64_t epoch)
     return follow->until_epoch > 0 && epoch >= follow->until_epoch;
 }
 
-/* What is served before the topic is read; whether to read it. */
+/* Prints what is served before the topic is read; returns whether to read the topic. */
 static bool print_begin(const struct follow *follow, struct fr_follower *follower)
 {
     char quoted[1200];
@@ -136,7 +137,8 @@ static enum fr_status follow_topic(const struct follow *follow, struct fr_follow
         if (followed.applied)
             print_epoch(follower, &followed);
         if (followed.refused || followed.applied)
-            (void)fflush(stdout); /* who reads us reads now; a failure stays set until the end */
+            /* lets readers of stdout see the line now; a failure stays set until the end */
+            (void)fflush(stdout);
         if (status != FR_OK)
             return status;
         if (!followed.applied)
@@ -163,7 +165,8 @@ static enum fr_status write_dump(const struct follow *follow, const struct fresh
     return fr_tool_replaced_commit(&file, true, err);
 }
 
-/* The replica's dump is written even when it could not go on; the exit code then says so. */
+/* The replica's dump is written even if the replica could not continue; the exit code reports
+ * that. */
 static int finish(const struct follow *follow, struct fr_follower *follower)
 {
     struct fr_err err = {0};
@@ -205,7 +208,7 @@ static int run(const struct follow *follow)
     return result;
 }
 
-/* "0,3" */
+/* Parses a list such as "0,3". */
 static bool parse_partitions(const char *text, uint32_t *out, size_t *n)
 {
     char copy[PARTITIONS_TEXT_MAX];

@@ -1,6 +1,6 @@
-/* See patience.h. The times: a leader that went is replaced within seconds, and a loaded broker
- * takes some more; a topic that is not there is mostly a wrong name, and is reported soon.
- * Thread: one. */
+/* See patience.h. Reasons for the times: a lost leader is replaced within seconds, and a loaded
+ * broker needs some more. A topic that does not exist is mostly a misspelled name, so it is
+ * reported soon. Thread: one. */
 #include "follow/patience.h"
 
 #include <inttypes.h>

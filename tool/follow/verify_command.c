@@ -1,9 +1,9 @@
-/* `freshet verify`: is what replicas serve what the daemon holds? The state directory's own public
- * dump is compared, byte by byte, with that of a replica built from the topic, or with a dump that
- * a replica wrote. Read-only; a state that is still running is compared as of its newest durable
- * epoch, up to which the topic is then read.
+/* `freshet verify`: do replicas serve what the daemon holds? The public dump of the state directory
+ * is compared byte by byte with that of a replica built from the topic, or with a dump that a
+ * replica wrote. Read-only. A running state is compared as of its newest durable epoch, and the
+ * topic is then read up to that epoch.
  *
- * The replica's dump lies in an unnamed temporary file (TMPDIR), so that neither side is held in
+ * The replica's dump is in an unnamed temporary file (TMPDIR), so that neither side is held in
  * memory as text. */
 #include <errno.h>
 #include <inttypes.h>
@@ -52,7 +52,7 @@ static bool take_field(struct fr_cursor *cursor, struct closing *out, unsigned *
     return true;
 }
 
-/* Seeks to the last line, reads it, rewinds. */
+/* Seeks to the last line, reads it and rewinds. */
 static enum fr_status read_closing(FILE *file, const char *name, struct closing *out, struct fr_err *err)
 {
     char text[CLOSING_LINE_MAX];
@@ -86,7 +86,7 @@ static enum fr_status read_closing(FILE *file, const char *name, struct closing 
 
 struct comparison {
     FILE *replica;
-    struct fr_buffer line; /* of the state, the one being compared */
+    struct fr_buffer line; /* the line of the state's dump that is being compared */
     struct fr_buffer other;
     uint64_t lines;
     bool different;
@@ -125,7 +125,8 @@ static void compare_line(struct comparison *comparison)
     show("replica", b);
 }
 
-/* Bytes of the state's dump; stops (non-zero) at the first difference. */
+/* Compares bytes of the state's dump; returns non-zero at the first difference, which ends the
+ * dump. */
 static int compare_bytes(void *self, const void *bytes, size_t size)
 {
     struct comparison *comparison = self;
@@ -185,7 +186,7 @@ static int compare_if_same_epoch(const struct fr_tool_state *state, FILE *replic
 
 /* ---- a replica from the topic ---- */
 
-/* Up to the state's epoch, or to the end of the topic. */
+/* Reads up to the state's epoch, or to the end of the topic. */
 static enum fr_status catch_up(struct fr_follower *follower, const struct fr_durable_status *state, struct fr_err *err)
 {
     struct freshet_replica_info info = {0};
@@ -206,7 +207,7 @@ static enum fr_status catch_up(struct fr_follower *follower, const struct fr_dur
     return FR_OK;
 }
 
-/* "behind: ..", and the loss that explains it. */
+/* Prints "behind: ..", and the loss that explains it. */
 static void explain_behind(const struct fr_follower *follower, const struct freshet_replica_info *served,
                            const struct fr_durable_status *state)
 {

@@ -1,17 +1,17 @@
 /* `freshet import`: a new state from rows and dense parameters that were trained elsewhere.
  *
- * The state is made by the ways that make every state: epochs are appended to a journal, synced and
- * folded, in a directory beside the one that is asked for, and in the end a savepoint of it becomes
- * that directory. So it is there whole or not at all, and what is begun is the cold store and a
- * mark: the daemon that starts on it publishes all of it as one merged epoch
+ * The state is made in the same way as every state: epochs are appended to a journal, synced and
+ * folded, in a directory next to the requested one; finally a savepoint of that state becomes the
+ * requested directory. So the directory appears whole or not at all. It contains a cold store and a
+ * mark, and the daemon that starts on it publishes everything as one merged epoch
  * (docs/formats/deltas.md, "Merged epochs").
  *
- * Rows leave in epochs of EPOCH_BYTES; the last epoch has the sections of a model that has trained
- * nothing yet, with the parameters that were given (fr_graph_adopt). Memory: an epoch, the cold
- * store's, and about 16 bytes for each key, which tell keys that come twice.
+ * Rows are written in epochs of EPOCH_BYTES. The last epoch has the sections of a model that has
+ * trained nothing yet, with the given parameters (fr_graph_adopt). Memory: one epoch, the cold
+ * store's, and about 16 bytes for each key, which detect repeated keys.
  *
- * Thread: one. It does not read Parquet or NumPy archives: the Python package does, and hands their
- * rows on. */
+ * Thread: one. Parquet files and NumPy archives are read by the Python package, which passes their
+ * rows to this command. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static const char usage[] =
     "  --closed            each file must end with {\"rows\":N}: one that was cut short is told from a whole one\n"
     "`python -m freshet import` reads Parquet tables and .npz arrays and calls this command.\n";
 
-/* The keys of a table: open addressing; 0 is free, so the key 0 is a flag. */
+/* The keys of a table, by open addressing; 0 marks a free place, so the key 0 has a flag. */
 struct key_set {
     uint64_t *keys;
     size_t capacity, n;
@@ -66,7 +66,7 @@ struct importing {
     struct fr_order order;
     struct fr_durable *durable;
     struct fr_stage stage;
-    uint64_t epoch; /* of the stage */
+    uint64_t epoch; /* the epoch that the stage becomes */
     struct fr_store_section store;
     uint64_t n_rows;
 };
@@ -84,7 +84,7 @@ static bool place_key(struct key_set *set, uint64_t key)
     return true;
 }
 
-/* false: it is there already. */
+/* false: the key is there already. */
 static bool add_key(struct key_set *set, uint64_t key)
 {
     if (key == 0) {
@@ -105,9 +105,9 @@ static bool add_key(struct key_set *set, uint64_t key)
     return fresh;
 }
 
-/* ---- what the files bring ---- */
+/* ---- the contents of the files ---- */
 
-/* The stage becomes an epoch, and the epoch part of the cold store. */
+/* Turns the stage into an epoch and folds it into the cold store. */
 static enum fr_status close_epoch(struct importing *im, struct fr_err *err)
 {
     struct fr_sha256 digest;
@@ -115,7 +115,8 @@ static enum fr_status close_epoch(struct importing *im, struct fr_err *err)
     im->stage.timeline = 1;
     enum fr_status status = fr_durable_append(im->durable, &im->stage, NULL, &digest, err);
     if (status == FR_OK)
-        status = fr_durable_acknowledge(im->durable, im->epoch, err); /* the journal lets it go */
+        /* lets the journal free the epoch */
+        status = fr_durable_acknowledge(im->durable, im->epoch, err);
     if (status == FR_OK)
         status = fr_durable_fold(im->durable, err);
     fr_stage_clear(&im->stage);
@@ -231,7 +232,7 @@ static enum fr_status open_work(struct importing *im, const char *work, struct f
     return fr_identity_write(im->conf, im->durable, err);
 }
 
-/* A directory without anything in it gives way. */
+/* Removes an empty directory at the requested path. */
 static enum fr_status make_way(const char *dir, struct fr_err *err)
 {
     if (rmdir(dir) == 0 || errno == ENOENT)
@@ -303,7 +304,7 @@ static enum fr_status import_into(const struct fr_conf *conf, const struct sourc
         fr_graph_row_layout(&conf->tables[t], &im->layouts[t]);
     fr_stage_init(&im->stage);
     enum fr_status status = access(dir, F_OK) == 0 ? make_way(dir, err) : FR_OK;
-    if (status == FR_OK && access(work, F_OK) == 0) /* of an import that was interrupted */
+    if (status == FR_OK && access(work, F_OK) == 0) /* left by an interrupted import */
         status = fr_savepoint_remove(work, err);
     if (status == FR_OK)
         status = fill(im, sources, work, dir, err);
@@ -311,7 +312,8 @@ static enum fr_status import_into(const struct fr_conf *conf, const struct sourc
         tell_missing(im);
     fr_durable_close(im->durable);
     if (access(work, F_OK) == 0)
-        (void)!fr_savepoint_remove(work, &ignored); /* the next import takes away what is left */
+        /* on failure the next import removes the rest */
+        (void)!fr_savepoint_remove(work, &ignored);
     fr_stage_release(&im->stage);
     fr_graph_free(im->graph);
     for (uint32_t t = 0; t < conf->n_tables; t++)

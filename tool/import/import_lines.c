@@ -1,10 +1,10 @@
 /* See import_lines.h.
  *
- * A line is walked once, and the place of each value is remembered; then the values are read in the
- * order in which they need each other. So the keys may come in any order, and what is not known is
- * refused before anything is read.
+ * A line is walked once, and the place of each value is recorded. Then the values are read in the
+ * order in which they depend on each other. So keys may come in any order, and an unknown key is
+ * refused before any value is read.
  *
- * Thread: one. It does not know which keys or parameters came before: its visitors do. */
+ * Thread: one. Which keys or parameters came before is known to the visitors only. */
 #include "import/import_lines.h"
 
 #include <errno.h>
@@ -48,11 +48,11 @@ struct reading {
     const struct fr_conf *conf;
     const struct fr_row_layout *layouts;
     struct fr_err *err;
-    struct fr_buffer scratch; /* of JSON strings with escapes */
+    struct fr_buffer scratch; /* for JSON strings with escapes */
     struct fr_buffer floats;
-    struct fr_cursor places[FIELD_COUNT]; /* before the value */
-    uint32_t present;                     /* a bit for each field */
-    uint64_t lines;                       /* with a row or a parameter */
+    struct fr_cursor places[FIELD_COUNT]; /* the place before each value */
+    uint32_t present;                     /* one bit per field */
+    uint64_t lines;                       /* lines with a row or a parameter */
     bool ended;
 };
 
@@ -97,7 +97,7 @@ static enum fr_status take_field(struct reading *r, const struct fr_token *name,
     return FR_OK;
 }
 
-/* Files that the Python package reads, given here by mistake. */
+/* Recognizes files for the Python package that were given to this command by mistake. */
 static const char *foreign_format(const char *line, size_t size)
 {
     static const struct {
@@ -136,7 +136,7 @@ static enum fr_status take_fields(struct reading *r, const char *line, size_t si
     return status;
 }
 
-/* The value of a field that is present. It was walked over: it is JSON. */
+/* Returns the value of a field that is present. The walk has shown that it is JSON. */
 static struct fr_token value_of(struct reading *r, enum field field, struct fr_cursor *cursor)
 {
     struct fr_token token = {0};
@@ -160,7 +160,7 @@ static bool number_of(const struct fr_token *token, double *out)
     return true;
 }
 
-/* An array of numbers within +-most, appended to `floats`. */
+/* Appends an array of numbers within +-most to `floats`. */
 static enum fr_status take_floats(struct reading *r, struct fr_cursor *cursor, const char *what, float most,
                                   uint64_t *count)
 {
@@ -211,8 +211,8 @@ static enum fr_status take_key(struct reading *r, uint64_t *out)
     return bad(r, "\"key\": expected a key, an integer from 0 to 2^64 - 1 (of raw ids give \"id\")");
 }
 
-/* Of the slots of a table that the samples carry: the one that is named, or any when all make the
- * same keys; NULL: err says why. */
+/* Returns, among the slots of a table that the samples carry, the named one, or any if all of them
+ * make the same keys; NULL: err contains the reason. */
 static const struct fr_conf_slot *take_slot(struct reading *r)
 {
     const struct fr_conf_slot *found = NULL;
@@ -265,8 +265,8 @@ static enum fr_status take_which(struct reading *r, uint64_t *key)
     return by_key ? take_key(r, key) : take_id(r, key);
 }
 
-/* How many numbers of an optimizer's state come first that may be negative; the rest are sums of
- * squares and ages. */
+/* Returns how many numbers at the beginning of an optimizer's state may be negative. The rest are
+ * sums of squares and ages. */
 static uint32_t signed_states(enum fr_optimizer_kind kind, uint32_t dim)
 {
     switch (kind) {
@@ -295,7 +295,7 @@ static enum fr_status check_state(struct reading *r, const struct fr_conf_part *
     return FR_OK;
 }
 
-/* "parts" or "state" into the row. */
+/* Reads "parts" or "state" into the row. */
 static enum fr_status take_parts(struct reading *r, enum field field, float *row)
 {
     const struct fr_conf_table *table = &r->conf->tables[r->file->table];
@@ -402,7 +402,7 @@ static enum fr_status take_shape(struct reading *r, struct fr_tool_import_dense 
     return out->n_dims > 0 ? FR_OK : bad(r, "\"shape\" is empty");
 }
 
-/* Arrays of the optimizer's behind the values. */
+/* Reads the optimizer's arrays, which follow the values. */
 static enum fr_status take_dense_state(struct reading *r, struct fr_tool_import_dense *out)
 {
     struct fr_cursor cursor;

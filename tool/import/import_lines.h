@@ -23,19 +23,21 @@ struct fr_tool_import_row {
     uint32_t table;
     uint64_t key;
     struct fr_row_head head;
-    const float *floats; /* values and optimizer state of all parts, until the visitor returns */
+    /* values and optimizer state of all parts; valid until the visitor returns */
+    const float *floats;
 };
 struct fr_tool_import_dense {
     char name[160];
     uint32_t n_dims, shape[2];
     uint64_t n_values;
-    const float *values; /* likewise */
-    const float *state;  /* [n_states][n_values], likewise; NULL: not given */
+    const float *values; /* valid until the visitor returns */
+    /* [n_states][n_values], valid until the visitor returns; NULL: not given */
+    const float *state;
     uint32_t n_states;
-    uint64_t samples; /* that it was stepped for */
+    uint64_t samples; /* samples for which the parameter was stepped */
 };
 
-/* What the visitors say is wrong gets the file and the line. */
+/* An error that a visitor reports is completed with the file and the line. */
 struct fr_tool_import_visitor {
     void *self;
     enum fr_status (*row)(void *self, const struct fr_tool_import_row *row, struct fr_err *err);
@@ -44,13 +46,13 @@ struct fr_tool_import_visitor {
 
 struct fr_tool_import_file {
     const char *path;
-    int32_t table;   /* of its rows; FR_NO_INDEX: a file of dense parameters */
-    int64_t seen_ms; /* of rows that do not say */
-    bool closed;     /* its last line must say how many lines came before */
+    int32_t table;   /* the table of the file's rows; FR_NO_INDEX: a file of dense parameters */
+    int64_t seen_ms; /* `seen` of rows that do not give it */
+    bool closed;     /* the last line must give the number of lines before it */
 };
 
-/* Visits the lines in order. FR_E_INVALID and what visitors return: with file and line (from 1) in
- * err; FR_E_NOT_FOUND, FR_E_IO, FR_E_CORRUPT of the file. */
+/* Visits the lines in order. Errors: FR_E_INVALID and the visitors' errors, with file and line
+ * (from 1) in err; FR_E_NOT_FOUND, FR_E_IO, FR_E_CORRUPT for the file. */
 enum fr_status fr_tool_import_read(const struct fr_tool_import_file *file, const struct fr_conf *conf,
                                    const struct fr_row_layout *layouts, const struct fr_tool_import_visitor *visitor,
                                    struct fr_err *err) FR_MUST_CHECK;

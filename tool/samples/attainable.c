@@ -89,7 +89,8 @@ static void put_number(struct fr_buffer *out, const char *name, double value, co
         fr_buffer_printf(out, "\"%s\":null%s", name, after);
 }
 
-/* Not synced: readers poll it while the stream runs, nobody needs it after a power cut. */
+/* Not synced: readers poll the file while the stream runs, and it is not needed after a power
+ * cut. */
 enum fr_status fr_tool_attainable_write(struct fr_tool_attainable *attainable, const char *path, struct fr_err *err)
 {
     close_block(attainable);
@@ -103,7 +104,7 @@ enum fr_status fr_tool_attainable_write(struct fr_tool_attainable *attainable, c
     for (size_t i = 0; i < FR_ARRAY_LEN(half_lives); i++)
         put_number(&text, half_lives[i].name, auc_of(attainable, (int)i), ",");
     put_number(&text, "lifetime", auc_of(attainable, -1), "}}\n");
-    (void)fr_tool_write_file(file.file, text.data, text.size); /* the commit tells a failure */
+    (void)fr_tool_write_file(file.file, text.data, text.size); /* the commit reports a failure */
     fr_buffer_release(&text);
     return fr_tool_replaced_commit(&file, false, err);
 }

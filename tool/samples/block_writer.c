@@ -1,5 +1,5 @@
-/* See block_writer.h. Values are kept in the form of the transcoder's MessagePack and turned into
- * text only where JSON is asked for, so that there is one way in and two ways out. */
+/* See block_writer.h. Values are kept as the transcoder's MessagePack and turned into text only
+ * where JSON is requested, so that there is one input path and two output paths. */
 #include "samples/block_writer.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ struct fr_tool_block {
 };
 
 static const char *const field_names[FIELDS] = {"t", "w", "u", "s"};
-/* What a sample without the field means; t has no value that says "the Kafka timestamp". */
+/* The meaning of an absent field. For t no value means "the Kafka timestamp". */
 static const uint8_t field_defaults[FIELDS] = {0xc0, 1, 3, 1};
 
 struct fr_tool_block *fr_tool_block_new(const char *labels)
@@ -76,7 +76,7 @@ void fr_tool_block_free(struct fr_tool_block *block)
     free(block);
 }
 
-/* ---- in ---- */
+/* ---- input ---- */
 
 static void pad(struct column *column, uint32_t n, uint8_t value)
 {
@@ -104,7 +104,7 @@ static void add_value(struct fr_tool_block *block, struct columns *columns, cons
 {
     struct column *column = find_column(columns, name, size);
     pad(column, block->n, 0xc0);
-    /* a name twice in one sample: the first value stays, as nothing better is known */
+    /* ^a name twice in one sample: the first value is kept */
     if (column->n == block->n) {
         fr_tool_transcode_value(sample, at, &column->values);
         column->n++;
@@ -116,7 +116,7 @@ static bool is_key(const struct fr_token *key, const char *text)
     return key->kind == FR_TOKEN_STRING && key->size == strlen(text) && memcmp(key->bytes, text, key->size) == 0;
 }
 
-/* Values of a map, each to the column of its key. */
+/* Adds each value of a map to the column of its key. */
 static void add_map(struct fr_tool_block *block, struct columns *columns, const struct fr_tool_transcoder *sample,
                     size_t at)
 {
@@ -159,7 +159,7 @@ static enum fr_status check_labels(const struct fr_tool_block *block, const stru
     return FR_OK;
 }
 
-/* Nothing is added before the whole sample is known to fit. */
+/* Checks the whole sample before anything is added. */
 static enum fr_status check_sample(const struct fr_tool_block *block, const struct fr_tool_transcoder *sample,
                                    struct fr_err *err)
 {
@@ -221,9 +221,9 @@ enum fr_status fr_tool_block_add(struct fr_tool_block *block, const struct fr_to
     return FR_OK;
 }
 
-/* ---- out ---- */
+/* ---- output ---- */
 
-/* The kept MessagePack as JSON text. */
+/* Writes the kept MessagePack as JSON text. */
 static void write_json(const msgpack_object *value, struct fr_buffer *out)
 {
     switch (value->type) {

@@ -1,11 +1,11 @@
-/* `freshet broker`: librdkafka's embedded (mock) broker as a process of its own, to try things out
+/* `freshet broker`: librdkafka's embedded (mock) broker as a separate process, for trying things
  * without a Kafka.
  *
- * One broker on a free loopback port; its address is one line on stdout, then it lives until
- * SIGTERM or SIGINT (exit 0). It keeps 5 MiB or 100000 record batches of each partition in memory
- * and drops the oldest, so a producer must be paced by its consumer (`produce --group
- * --max-ahead`). Topics that are not named are made with 4 partitions when first asked for. It
- * knows no transactions, compaction, admin requests, times or restarts.
+ * It runs one broker on a free loopback port and prints its address as one line on stdout, then
+ * runs until SIGTERM or SIGINT (exit 0). It keeps 5 MiB or 100000 record batches of each partition
+ * in memory and drops the oldest, so a producer must be paced by its consumer (`produce --group
+ * --max-ahead`). Topics that are not named are created with 4 partitions when they are first
+ * requested. It does not support transactions, compaction, admin requests, times or restarts.
  *
  * Thread: the caller's; the broker runs in librdkafka's threads. */
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static const char usage[] =
     "  --topic NAME:PARTITIONS  makes a topic (many); others get 4 partitions when first used\n"
     "It keeps 5 MiB per partition, oldest dropped: pace the producer (produce --group G --max-ahead N).\n";
 
-/* The last colon divides: topic names hold none. */
+/* The last colon separates the name from the count: topic names contain no colon. */
 static bool make_topic(rd_kafka_mock_cluster_t *cluster, const char *text)
 {
     const char *colon = strrchr(text, ':');
@@ -61,7 +61,8 @@ static int serve(rd_kafka_t *handle, const char **topics, size_t n_topics, const
     if (result == FR_TOOL_OK) {
         int received = 0;
         if (printf("%s\n", rd_kafka_mock_cluster_bootstraps(cluster)) < 0 || fflush(stdout) != 0)
-            result = FR_TOOL_FAILED; /* nobody could learn the address */
+            /* the address could not be printed, so no client could learn it */
+            result = FR_TOOL_FAILED;
         else if (sigwait(stop, &received) != 0)
             result = FR_TOOL_FAILED;
     }
@@ -89,7 +90,8 @@ int fr_tool_broker(int argc, char **argv)
     if (pthread_sigmask(SIG_BLOCK, &stop, NULL) != 0)
         return FR_TOOL_FAILED;
 
-    /* The handle only carries the cluster; that it has no servers of its own would be a warning. */
+    /* The handle only carries the cluster. Without this, librdkafka would warn that the handle has
+     * no servers of its own. */
     static const struct fr_kafka_setting quiet[] = {{"log_level", "3"}, {NULL, NULL}};
     rd_kafka_t *handle = NULL;
     struct fr_err err = {0};

@@ -1,10 +1,10 @@
-/* `freshet decode`: what the daemon makes of sample records, or why it refuses them; no Kafka,
- * nothing is trained.
+/* `freshet decode`: what the daemon makes of sample records, or why it refuses them. No Kafka is
+ * needed, and nothing is trained.
  *
- * For those who write producers: a record a line, as JSON or as the hexadecimal text of
- * MessagePack. Prints one JSON line for each: its samples as trained (keys, weights, transformed
- * numbers, labels with derived ones), or the reason that its dead letter would carry. Shared values
- * are printed with every sample of their group.
+ * For authors of producers: one record per line, as JSON or as the hexadecimal text of MessagePack.
+ * For each record the command prints one JSON line: its samples as trained (keys, weights,
+ * transformed numbers, labels with derived ones), or the reason that its dead letter would carry.
+ * Shared values are printed with every sample of their group.
  *
  * Thread: the caller's. */
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static const char usage[] =
 
 enum { SETS_MAX = 64 };
 
-/* ---- out ---- */
+/* ---- output ---- */
 
 static void put_ids(const struct fr_column *column, uint32_t entry, struct fr_buffer *out)
 {
@@ -96,7 +96,8 @@ static void put_sample(const struct fr_conf *conf, const struct fr_batch *batch,
     fr_buffer_printf(out, "}}");
 }
 
-/* Names of the record that the configuration does not have, and how often each came. */
+/* Prints the names in the record that the configuration does not have, and how often each
+ * occurred. */
 static void put_unknown(const struct fr_unknown_names *before, const struct fr_unknown_names *after, const char *what,
                         struct fr_buffer *out)
 {
@@ -141,7 +142,7 @@ static void put_batch(const struct fr_conf *conf, const struct fr_batch *batch, 
     fr_buffer_printf(out, "]}");
 }
 
-/* ---- in ---- */
+/* ---- input ---- */
 
 static int digit(char c)
 {

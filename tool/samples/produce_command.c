@@ -1,13 +1,14 @@
-/* `freshet produce`: writes samples to a topic, the lines of a file or the synthetic stream
+/* `freshet produce`: writes samples to a topic: the lines of a file, or the synthetic stream
  * (docs/commands.md, "freshet produce").
  *
- * Sample number n (a line, from 0) goes to partition n mod N; a pack is an array of consecutive
+ * Sample number n (a line, from 0) goes to partition n mod N. A pack is an array of consecutive
  * samples of one partition and leaves when it is full or at the end. JSON lines become MessagePack
  * of the same shape unless `--format json`. A line that is not JSON ends the run with its number:
- * what came before it is sent, nothing of it. Ends at the end of the file, --count, --seconds,
- * SIGTERM or SIGINT; then waits for all acknowledgements and prints one logfmt line.
+ * the samples before it are sent, and nothing of the line is. The command ends at the end of the
+ * file, or by --count, --seconds, SIGTERM or SIGINT; then it waits for all acknowledgements and
+ * prints one logfmt line.
  *
- * It does not check samples against a model (the daemon's business) or choose a partition by key.
+ * Checking samples against a model is left to the daemon, and partitions are never chosen by key.
  *
  * Thread: the caller's. */
 #include <inttypes.h>
@@ -61,10 +62,11 @@ static const char usage[] =
 
 struct pack {
     struct fr_buffer bytes;
-    /* --form block: gathers the samples; bytes are its record, or scratch for one sample */
+    /* --form block: gathers the samples; `bytes` is the block's record, or scratch for one
+     * sample */
     struct fr_tool_block *block;
     uint32_t count;
-    int64_t t_ms; /* the largest; 0: none has one */
+    int64_t t_ms; /* the largest t; 0: no sample has one */
 };
 
 struct job {
@@ -77,14 +79,14 @@ struct job {
     uint32_t n_partitions;
     struct pack *packs; /* one per partition */
     struct fr_tool_transcoder transcoder;
-    struct fr_tool_attainable *attainable; /* synthetic only */
+    struct fr_tool_attainable *attainable; /* only for the synthetic stream */
     FILE *truth;
     uint64_t samples;
     uint64_t begin_ns, progress_ns, progress_file_ns, progress_samples;
     bool terminal;
 };
 
-static volatile sig_atomic_t stop_asked; /* all a signal handler may touch */
+static volatile sig_atomic_t stop_asked; /* the only variable that the signal handler writes */
 
 static void on_signal(int number)
 {
@@ -109,7 +111,7 @@ static enum fr_status send_pack(struct job *job, uint32_t partition, struct fr_e
         fr_put_u8(&pack->bytes, ']');
         bytes = pack->bytes.data;
         size = pack->bytes.size;
-    } else if (job->array) { /* the shortest header, right before the first element */
+    } else if (job->array) { /* the shortest header, directly before the first element */
         uint8_t head[ARRAY_HEAD] = {0xdd, (uint8_t)(pack->count >> 24), (uint8_t)(pack->count >> 16),
                                     (uint8_t)(pack->count >> 8), (uint8_t)pack->count};
         size_t skipped = pack->count < 16 ? 4 : pack->count < 65536 ? 2 : 0;
@@ -128,7 +130,7 @@ static enum fr_status send_pack(struct job *job, uint32_t partition, struct fr_e
     return status;
 }
 
-/* Where the next element of the partition's pack goes. */
+/* Returns the buffer in which the next element of the partition's pack is written. */
 static struct fr_buffer *begin_element(struct job *job, uint32_t partition)
 {
     static const uint8_t room[ARRAY_HEAD];
@@ -173,7 +175,7 @@ static enum fr_status write_progress_file(struct job *job, uint64_t now_ns, bool
     return fr_tool_attainable_write(job->attainable, job->progress_path, err);
 }
 
-/* Before each sample. FR_EOF: no more samples. */
+/* Called before each sample. FR_EOF: no more samples. */
 static enum fr_status pace(struct job *job, struct fr_err *err)
 {
     if (stop_asked || (job->count && job->samples == job->count))
@@ -204,7 +206,7 @@ static enum fr_status append_to_block(struct job *job, uint32_t partition, const
     return status == FR_OK ? fr_tool_block_add(job->packs[partition].block, &job->transcoder, err) : status;
 }
 
-/* A refused line leaves the pack as it was. */
+/* Appends a line to the pack. A refused line leaves the pack unchanged. */
 static enum fr_status append_line(struct job *job, uint32_t partition, const char *line, size_t size,
                                   struct fr_tool_transcoded *what, struct fr_err *err)
 {
@@ -344,8 +346,8 @@ static int run(struct job *job, const char *topic)
         fr_tool_producer_stop_at(job->producer, job->begin_ns + job->seconds * UINT64_C(1000000000));
     enum fr_status status = job->file_path ? produce_file(job, &err) : produce_synthetic(job, &err);
     int result = status < 0 ? fr_tool_fail("produce", &err) : FR_TOOL_OK;
-    /* Samples of a pack that a stop kept from leaving were counted when they were packed: they get
-     * one more chance, and what still does not go is taken off the count. */
+    /* Samples of a pack that a stop kept from leaving were counted when they were packed. They get
+     * one more chance; samples that still cannot be sent are subtracted from the count. */
     for (uint32_t p = 0; p < job->n_partitions; p++) {
         status = send_pack(job, p, &err);
         if (status < 0)
@@ -401,14 +403,14 @@ static int open_and_run(struct job *job, const struct fr_tool_producer_options *
 
 /* ---- options ---- */
 
-/* What the command line says beside the job and the producer. */
+/* The options of the command line that belong neither to the job nor to the producer. */
 struct given {
     const char *synthetic, *seed, *rate, *truth;
     uint64_t partitions, pack;
     int form, format, timestamps;
 };
 
-/* "1000" or "1000/s". */
+/* Reads "1000" or "1000/s". */
 static bool read_rate(const char *text, uint64_t *out)
 {
     char digits[32];

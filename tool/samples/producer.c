@@ -1,11 +1,11 @@
 /* See producer.h.
  *
- * The topic is looked up in the list of all topics, so that asking does not make it; it is made
- * through the admin interface, and where that gives no answer (the embedded broker) by asking for
- * its metadata, with a warning, since its partition count is then the broker's choice. Pacing
- * keeps, per partition, the next offset as the log's end at start plus what was sent since (only
- * this process is supposed to write), and asks for the group's committed offsets only when the
- * limit seems reached. One request is in flight at a time: with more, the first records of a
+ * The topic is looked up in the list of all topics, so that the lookup does not create it. It is
+ * created through the admin interface. Where that gives no answer (the embedded broker), it is
+ * created by requesting its metadata, with a warning, because the broker then chooses the partition
+ * count. Pacing computes, per partition, the next offset as the log's end at start plus the records
+ * sent since (only this process should write), and requests the group's committed offsets only when
+ * the limit seems reached. One request is in flight at a time: with more, the first records of a
  * partition may be reported as delivered and be lost (fr_kafka_refusal), which counts as failed. */
 #include "samples/producer.h"
 
@@ -22,14 +22,14 @@
 enum {
     METADATA_WAIT_MS = 10000,
     GROUP_WAIT_MS = 5000,
-    PACE_POLL_MS = 20, /* between two questions about the group */
+    PACE_POLL_MS = 20, /* between two requests for the group's offsets */
     QUEUE_POLL_MS = 5,
 };
 
 struct place {
-    int64_t next;      /* offset of the next record we send */
+    int64_t next;      /* the offset of the next record sent */
     int64_t committed; /* the group's position */
-    int64_t begin;     /* where a group without a position starts */
+    int64_t begin;     /* the offset at which a group without a position starts */
 };
 
 struct fr_tool_producer {
@@ -42,8 +42,8 @@ struct fr_tool_producer {
     const volatile sig_atomic_t *stop;
     uint64_t stop_ns; /* 0: never */
     struct fr_tool_producer_totals totals;
-    const char *refused;          /* the first refusal; NULL: none */
-    char said[FR_KAFKA_TEXT_MAX]; /* of the connections, last; empty: nothing */
+    const char *refused;          /* the reason of the first refusal; NULL: none */
+    char said[FR_KAFKA_TEXT_MAX]; /* the last connection error; "": none */
 };
 
 static void on_error(rd_kafka_t *handle, int code, const char *reason, void *opaque)
@@ -51,7 +51,7 @@ static void on_error(rd_kafka_t *handle, int code, const char *reason, void *opa
     (void)handle;
     struct fr_tool_producer *producer = opaque;
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && producer->said[0])
-        return; /* the reason before it says more */
+        return; /* the earlier reason is more specific */
     char text[FR_KAFKA_TEXT_MAX], quoted[2 * FR_KAFKA_TEXT_MAX];
     fr_kafka_explain(code, reason, text, sizeof(text));
     if (strcmp(text, producer->said) != 0)
@@ -81,7 +81,7 @@ static enum fr_status open_handle(const struct fr_tool_producer_options *o, stru
     static const struct fr_kafka_setting sending[] = {
         {"enable.idempotence", "true"},
         {"max.in.flight", "1"},
-        {"log.connection.close", "true"}, /* says what a listener of another protocol does */
+        {"log.connection.close", "true"}, /* shows what a listener of another protocol does */
         {"linger.ms", "5"},
         {"compression.codec", "lz4"},
         {"queue.buffering.max.messages", "200000"},
@@ -102,13 +102,13 @@ static enum fr_status open_handle(const struct fr_tool_producer_options *o, stru
                          out, err);
 }
 
-/* The topic's partitions, all with a leader; 0: not yet. `make`: asks for this topic alone, which
- * makes brokers that allow it create the topic. */
+/* Returns the number of the topic's partitions if all have a leader, otherwise 0. With `make`,
+ * requests the metadata of this topic alone, which makes brokers that allow it create the topic. */
 static enum fr_status look_up(struct fr_tool_producer *producer, const char *topic, bool make,
                               struct fr_kafka_topic *found, struct fr_err *err)
 {
     rd_kafka_resp_err_t error = fr_kafka_topic_ask(producer->handle, topic, !make, METADATA_WAIT_MS, found);
-    rd_kafka_poll(producer->handle, 0); /* what the connections say */
+    rd_kafka_poll(producer->handle, 0); /* handles connection errors */
     if (error)
         return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers: %s%s%s", rd_kafka_err2str(error),
                           producer->said[0] ? ": " : "", producer->said);
@@ -116,7 +116,8 @@ static enum fr_status look_up(struct fr_tool_producer *producer, const char *top
     return FR_OK;
 }
 
-/* New topics are announced, and get their leaders, a little after they are made. */
+/* Waits for a new topic: it is announced, and its leaders are chosen, shortly after it is
+ * created. */
 static enum fr_status wait_for_topic(struct fr_tool_producer *producer, const char *topic, bool make,
                                      struct fr_err *err)
 {
@@ -158,8 +159,8 @@ static enum fr_status find_topic(struct fr_tool_producer *producer, const struct
                    "topic=%s partitions=%" PRIu32 " reason=\"the broker does not make topics on request\"", o->topic,
                    producer->n_partitions);
     }
-    /* Not before the topic was looked up: librdkafka asks the brokers about every opened topic, and
-     * asking makes it. */
+    /* Only after the lookup of the topic: librdkafka requests metadata of every opened topic, and
+     * the request creates it. */
     producer->topic = rd_kafka_topic_new(producer->handle, o->topic, NULL);
     if (!producer->topic)
         return fr_err_set(err, FR_E_INVALID, "topic %s: %s", o->topic, rd_kafka_err2str(rd_kafka_last_error()));
@@ -172,7 +173,7 @@ static enum fr_status find_topic(struct fr_tool_producer *producer, const struct
     return FR_OK;
 }
 
-/* Asked again while the partition has no leader: brokers say so in passing. */
+/* Retries while the partition has no leader, which is temporary. */
 static rd_kafka_resp_err_t ask_ends(struct fr_tool_producer *producer, const char *topic, uint32_t p)
 {
     const struct fr_clock *clock = fr_clock_system();
@@ -262,7 +263,8 @@ static bool stopped(const struct fr_tool_producer *producer)
            (producer->stop_ns && fr_mono_ns(fr_clock_system()) >= producer->stop_ns);
 }
 
-/* A group that cannot be asked now is asked again: the wait simply goes on. */
+/* Requests the group's offsets. After an error the wait continues, and the next round requests them
+ * again. */
 static void ask_group(struct fr_tool_producer *producer)
 {
     const char *topic = rd_kafka_topic_name(producer->topic);
@@ -298,7 +300,7 @@ static enum fr_status refusal(const struct fr_tool_producer *producer, struct fr
                       producer->totals.failed, producer->refused);
 }
 
-/* producev carries the timestamp; 0 means now. */
+/* producev carries the timestamp; 0 means the present time. */
 static rd_kafka_resp_err_t enqueue(struct fr_tool_producer *producer, uint32_t partition, const void *bytes,
                                    size_t size, int64_t t_ms)
 {

@@ -1,10 +1,10 @@
 /* See synthetic.h. Random numbers are counter-based (base/random.h): one stream per purpose, keyed
- * by an id for planted weights and by the sample's number for draws; the only state is the drift of
+ * by an id for planted weights and by the sample's number for draws. The only state is the drift of
  * each item place.
  *
  * Scales were chosen by experiment (tests/bench/README.md): attainable AUC 0.77 to 0.83 by seed,
  * and a plain online logistic regression reaches 97 % of attainable AUC - 0.5 within 1.5 million
- * samples. It does not model sequences, correlated users, or delayed labels. */
+ * samples. Sequences, correlated users and delayed labels are not modelled. */
 #include "samples/synthetic.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static const double zipf_exponent = 1.05;
 static const int64_t start_ms = INT64_C(1767225600000); /* 2026-01-01T00:00:00Z */
 static const int64_t hour_ms = 60 * 60 * 1000;
 
-/* An item lives between these, drawn per place and generation. */
+/* The range of an item's life, which is drawn per place and generation. */
 static const double life_min_ms = 6.0 * 3600e3;
 static const double life_span_ms = 18.0 * 3600e3;
 
@@ -54,7 +54,7 @@ static const float device_share[FR_SYNTHETIC_DEVICES] = {0.46f, 0.27f, 0.11f, 0.
 
 struct place {
     uint64_t generation;
-    int64_t until_ms; /* the item is replaced then */
+    int64_t until_ms; /* the time at which the item is replaced */
     int64_t drift_t_ms;
     double drift;  /* standard normal in the long run */
     double weight; /* fixed part, standard normal */
@@ -68,8 +68,8 @@ struct fr_tool_synthetic {
     double device_weight[FR_SYNTHETIC_DEVICES], hour_weight[24], cross_weight[FR_SYNTHETIC_DEVICES][24];
 };
 
-/* Weights shrink with rank: an id seen a few times in a million samples could not be learned by
- * anyone. */
+/* Weights shrink with rank, because the weight of an id that is seen a few times in a million
+ * samples cannot be learned. */
 static double amplitude(double scale, double ranks, uint32_t rank)
 {
     return scale / (1.0 + (double)rank / ranks);
@@ -97,8 +97,8 @@ struct fr_tool_synthetic *fr_tool_synthetic_new(uint64_t seed)
     s->places = fr_alloc(FR_SYNTHETIC_ITEM_PLACES, sizeof(*s->places));
     for (uint32_t i = 0; i < FR_SYNTHETIC_ITEM_PLACES; i++) {
         bear_item(s, i, start_ms);
-        /* The stream begins in the middle of the first items' lives, so arrivals are steady from
-         * the first minute. */
+        /* The stream begins in the middle of the first items' lives, so that arrivals are steady
+         * from the first minute. */
         double gone = fr_random_uniform(seed, ITEM_LIFE, i, 1);
         s->places[i].until_ms -= (int64_t)(gone * (double)(s->places[i].until_ms - start_ms));
     }
@@ -123,9 +123,9 @@ void fr_tool_synthetic_free(struct fr_tool_synthetic *synthetic)
     free(synthetic);
 }
 
-/* The place as of t: replaced when its item's life is over, drift advanced by the exact transition
- * of an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930) over the time since it was last
- * shown. */
+/* Returns the place as of t. The item is replaced when its life is over, and the drift is advanced
+ * by the exact transition of an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930) over the
+ * time since the item was last shown. */
 static const struct place *item_at(struct fr_tool_synthetic *s, uint32_t number, int64_t t_ms)
 {
     struct place *place = &s->places[number];

@@ -37,7 +37,7 @@ struct fr_tool_synthetic_sample {
     const char *device; /* static text */
     float price;
     float label;        /* 0 or 1 */
-    float logit;        /* the true one */
+    float logit;        /* the true logit */
     double probability; /* sigmoid(logit) */
     int64_t t_ms;
 };

@@ -1,5 +1,5 @@
-/* See transcode.h. Two passes, since MessagePack wants a container's count before its values and
- * JSON tells it after: the first keeps the tokens and counts, the second packs. */
+/* See transcode.h. Two passes, because MessagePack needs a container's count before its values and
+ * JSON shows it only after them: the first pass keeps the tokens and counts, the second packs. */
 #include "samples/transcode.h"
 
 #include <msgpack.h>
@@ -7,7 +7,8 @@
 
 #include "base/check.h"
 
-/* Deeper and longer than what the daemon accepts, so that what it must refuse can be produced. */
+/* Deeper and longer than what the daemon accepts, so that records which it must refuse can be
+ * produced. */
 enum { DEPTH_MAX = 15, STRING_MAX = 16 << 20 };
 
 int fr_tool_pack_write(void *data, const char *bytes, size_t size)

@@ -29,9 +29,9 @@ void fr_tool_zipf_init(struct fr_tool_zipf *zipf, uint32_t count, double exponen
         zipf->cells[low] = (struct fr_tool_zipf_cell){(float)share[low], high};
         share[high] -= 1.0 - share[low];
         if (share[high] < 1.0)
-            small++; /* now a small column, and next to the others */
+            small++; /* this column is small now and comes directly after the others */
     }
-    for (; at < count; at++) /* what rounding leaves over */
+    for (; at < count; at++) /* columns that are left over by rounding */
         zipf->cells[order[at]] = (struct fr_tool_zipf_cell){1.0f, order[at]};
     free(order);
     free(share);

@@ -1,9 +1,9 @@
-/* From a dump back to a replica: its rows and parameters are written as the delta records of one
- * epoch, in f32 (the dump's numbers are the published values, exactly), and fed to the library as a
- * topic would. So a score from a dump takes the same path as any other. The dump's hash is checked
- * before anything is scored.
+/* Turns a dump into a replica: its rows and parameters are written as the delta records of one
+ * epoch, in f32 (the dump's numbers are exactly the published values), and fed to the library as a
+ * topic would be. So a score from a dump takes the same path as any other. The dump's hash is
+ * checked before anything is scored.
  *
- * Memory: all rows at once. Thread: one. It does not accept half a dump. */
+ * Memory: all rows at the same time. Thread: one. An incomplete dump is refused. */
 #include "score/dump_replica.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ enum { PIECE_BYTES = 4 << 20, PARAMETERS_MAX = 4096, PARAMETER_NAME_MAX = 160 };
 struct loaded_row {
     uint64_t key;
     uint32_t table;
-    size_t at; /* first float, in `floats` */
+    size_t at; /* index in `floats` of the first float */
 };
 
 struct loaded_dense {
@@ -39,7 +39,7 @@ struct loading {
     struct fr_codec_settings settings;
     struct loaded_row *rows;
     size_t n_rows, capacity_rows;
-    struct fr_buffer floats; /* of rows, then of parameters, in the order read */
+    struct fr_buffer floats; /* floats of rows, then of parameters, in the order read */
     struct loaded_dense *dense;
     size_t n_dense;
     uint64_t timeline, epoch, samples, hash;
@@ -71,7 +71,7 @@ static bool number_of(const struct fr_token *token, float *out)
     case FR_TOKEN_INT:
         *out = (float)token->i;
         return true;
-    case FR_TOKEN_FLOAT: /* nine digits of a float: rounding through double cannot miss it */
+    case FR_TOKEN_FLOAT: /* nine digits of a float: rounding through double is exact */
         *out = (float)token->f;
         return true;
     default:
@@ -79,7 +79,7 @@ static bool number_of(const struct fr_token *token, float *out)
     }
 }
 
-/* An array of numbers, appended to `floats`. */
+/* Appends an array of numbers to `floats`. */
 static enum fr_status take_floats(struct loading *loading, struct fr_cursor *cursor, uint64_t *count)
 {
     struct fr_token token;
@@ -206,7 +206,7 @@ static enum fr_status take_dense(struct loading *loading, struct fr_cursor *curs
     return FR_OK;
 }
 
-/* {"tl":..,"epoch":..,"wm":..,"samples":..,"hash":"0x.."} */
+/* Reads {"tl":..,"epoch":..,"wm":..,"samples":..,"hash":"0x.."}. */
 static enum fr_status take_closing(struct loading *loading, struct fr_cursor *cursor)
 {
     static const char *const names[] = {"epoch", "wm", "samples"};
@@ -346,7 +346,7 @@ static enum fr_status write_records(struct loading *loading, struct feeding *fee
     return status;
 }
 
-/* What delta records of this model need to be written. */
+/* Makes the settings that writing delta records of this model needs. */
 static enum fr_status make_settings(const struct fr_buffer *cfg, struct fr_codec_settings *out, struct fr_err *err)
 {
     struct fr_conf *conf = NULL;
@@ -394,7 +394,7 @@ enum fr_status fr_tool_replica_of_dump(const char *path, const struct fr_buffer 
         status = fr_err_set(err, FR_E_INVALID, "the replica cannot be made");
     if (status == FR_OK)
         status = write_records(&loading, &feeding);
-    (void)fclose(file); /* only read */
+    (void)fclose(file); /* opened for reading only */
     fr_codec_settings_release(&loading.settings);
     free(loading.rows);
     free(loading.dense);

@@ -1,9 +1,9 @@
 /* `freshet evaluate`: AUC, log loss and calibration of a saved stream of samples, scored by a
- * replica, in all and by slices. Nothing learns here: all samples meet the same epoch.
+ * replica, in total and by slices. Nothing learns: all samples are scored with the same epoch.
  *
- * A line is decoded twice: with labels by the daemon's decoder, and by the library, which scores
- * it. What counts is what the daemon's metrics count: samples for metrics (`u`), weighted by `w`
- * and 1/`s`.
+ * A line is decoded twice: with its labels by the daemon's decoder, and by the library, which
+ * scores it. The samples that count are those that count in the daemon's metrics: samples for
+ * metrics (`u`), weighted by `w` and 1/`s`.
  *
  * Thread: one. */
 #include <inttypes.h>
@@ -43,7 +43,7 @@ struct evaluating {
     struct fr_tool_slices slices;
     struct cut_by {
         const char *name;
-        int32_t slot, label; /* one of them FR_NO_INDEX */
+        int32_t slot, label; /* one of the two is FR_NO_INDEX */
     } by[FR_SLICE_CUTS_MAX];
     uint64_t lines, malformed, shown;
     bool json;
@@ -51,9 +51,9 @@ struct evaluating {
     struct fr_buffer scratch;
 };
 
-/* ---- what a key was ---- */
+/* ---- from a key to its id ---- */
 
-/* Finds the id in the line, at any place where the slot has a value, that makes this key. */
+/* Finds the id in the line that makes this key, in any place where the slot has a value. */
 static bool find_id(struct evaluating *e, const struct fr_line *line, const struct fr_conf_slot *slot, uint64_t key,
                     char out[FR_SLICE_VALUE_MAX])
 {
@@ -78,7 +78,7 @@ static bool find_id(struct evaluating *e, const struct fr_line *line, const stru
     return false;
 }
 
-/* An integer is what its key came from; of a text the line knows. */
+/* An integer id follows from its key; a text id is searched in the line. */
 static void name_value(struct evaluating *e, const struct fr_line *line, const struct fr_conf_slot *slot, uint64_t key,
                        char out[FR_SLICE_VALUE_MAX])
 {
@@ -99,7 +99,7 @@ static void join_slot(struct evaluating *e, struct fr_tool_cut *cut, int32_t s, 
     const struct fr_column *column = &e->batch->columns[s];
     uint32_t entry = column->shared ? e->batch->group_of[sample] : sample;
     if (column->begin[entry] == column->begin[entry + 1]) {
-        /* no id has this key but by chance: 2^-64 */
+        /* ^the key of samples without a value; another id has this key by chance only (2^-64) */
         struct fr_tool_slice *none = fr_tool_slices_find(cut, fr_fmix64(UINT64_MAX));
         snprintf(none->value, sizeof(none->value), "(none)");
         fr_tool_slices_join(&e->slices, cut, none);
@@ -284,7 +284,7 @@ static void print_table(const struct evaluating *e, const struct freshet_replica
 
 /* ---- the command line ---- */
 
-/* Names to places; a message and false when there is none. */
+/* Resolves names to indices; false after a message when a name is unknown. */
 static bool find_cuts(struct evaluating *e, const char *const *slots, size_t n_slots, const char *const *labels,
                       size_t n_labels)
 {

@@ -1,5 +1,6 @@
 /* `freshet score`: probabilities for a file of samples, from a followed topic or from a dump.
- * Scores are those of the replica library: what a serving process would answer (P12). */
+ * Scores are those of the replica library, so they are what a serving process would answer
+ * (P12). */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,8 @@ static enum fr_status read_model(const char *dir, const char *model, struct fr_b
 {
     if (model) {
         enum fr_status status = fr_file_read(model, MODEL_BYTES_MAX, cfg, err);
-        if (status == FR_OK && fr_sum_line_take(cfg) == FR_E_CORRUPT) /* without one: as it is */
+        /* a file without a checksum line is used as it is */
+        if (status == FR_OK && fr_sum_line_take(cfg) == FR_E_CORRUPT)
             status = fr_err_set(err, FR_E_CORRUPT, "%s is not as it was written (its checksum is another)", model);
         while (status == FR_OK && cfg->size > 0 && cfg->data[cfg->size - 1] == '\n')
             cfg->size--;

@@ -1,8 +1,8 @@
 /* Lines of samples in, lines of probabilities out, in the file's order. Labels and times are not
- * needed and not looked at.
+ * needed and are ignored.
  *
- * Thread: the replica's. It does not skip a line it cannot read; a score that belongs to no sample
- * helps nobody. */
+ * Thread: the replica's. A line that cannot be read ends the command: if it were skipped, scores
+ * could not be assigned to samples. */
 #include "score/scorer.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct scoring {
     float *scores; /* [SAMPLES_MAX * n_tasks] */
     struct fr_buffer lines;
     FILE *out;
-    uint64_t ignored; /* values of slots that the model does not have */
+    uint64_t ignored; /* values under names of slots that the model does not have */
 };
 
 static void put_scores(struct scoring *scoring, uint32_t n_samples)

@@ -9,9 +9,9 @@
 
 #include "base/status.h"
 
-/* File: a sample or an array of samples a line, plain or gzip; empty lines are skipped.
- * FR_E_NOT_FOUND (file, or a model that is not complete yet), FR_E_INVALID (names the line),
- * FR_E_IO. */
+/* The file has a sample or an array of samples per line, plain or gzip; empty lines are skipped.
+ * Errors: FR_E_NOT_FOUND (the file, or a model that is not complete yet), FR_E_INVALID (with the
+ * line), FR_E_IO. */
 enum fr_status fr_tool_score_file(struct freshet_replica *replica, const char *path, FILE *out,
                                   struct fr_err *err) FR_MUST_CHECK;
 

@@ -7,7 +7,7 @@
 #include "follow/patience.h"
 #include "score/dump_replica.h"
 
-/* The replica at the end of the topic as it is now. */
+/* Reads the topic to its present end. */
 static enum fr_status read_topic(struct fr_follower *follower, const char *command, struct fr_err *err)
 {
     struct freshet_replica_info info;

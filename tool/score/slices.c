@@ -1,5 +1,5 @@
-/* See slices.h. AUC is that of metrics/auc: an accumulator is made for one result at a time, since
- * it takes a megabyte, whatever the number of slices. */
+/* See slices.h. AUC is computed by metrics/auc. One accumulator is made for one result at a time,
+ * because it takes a megabyte, whatever the number of slices. */
 #include "score/slices.h"
 
 #include <stdlib.h>
@@ -118,7 +118,7 @@ void fr_tool_slices_order(struct fr_tool_cut *cut)
 
 /* ---- results ---- */
 
-/* A block of samples on their way into an accumulator. */
+/* A block of samples to be added to an accumulator. */
 struct block {
     struct fr_auc *auc;
     size_t n;

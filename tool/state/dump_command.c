@@ -1,5 +1,5 @@
 /* `freshet dump`: a state directory as JSON Lines, as published or exactly (--private), or its
- * metrics (--metrics). Read-only: also beside a running daemon, then as of its newest durable
+ * metrics (--metrics). Read-only. A running daemon's state is read as of its newest durable
  * epoch. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The metrics of a state directory in the form of GET /auc. Read-only: also beside a running
- * daemon, then as of its newest durable epoch. Thread: any. */
+/* The metrics of a state directory in the form of GET /auc. Read-only. A running daemon's state is
+ * read as of its newest durable epoch. Thread: any. */
 #include "state/metrics_document.h"
 
 #include <stdio.h>

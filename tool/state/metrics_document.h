@@ -5,7 +5,8 @@
 #include "base/buffer.h"
 #include "base/status.h"
 
-/* Opens the state directory, also a running one. FR_E_NOT_FOUND: no state, or no epoch. */
+/* Opens the state directory, also of a running daemon. FR_E_NOT_FOUND: there is no state, or no
+ * epoch. */
 enum fr_status fr_tool_metrics_document(const char *dir, struct fr_buffer *out, struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -102,8 +102,8 @@ static void put_keys(struct writer *out, const struct fr_tool_state *state)
     }
 }
 
-/* Where the section of a parameter holds what is published, its average, the values are in its
- * state; else NULL. */
+/* Returns the trained values where the section of a parameter holds its published average and the
+ * state holds the values; otherwise NULL. */
 static const uint8_t *trained_values(const struct fr_tool_state *state, const struct fr_dense_view *view)
 {
     char name[FR_SECTION_NAME_MAX];
@@ -112,7 +112,7 @@ static const uint8_t *trained_values(const struct fr_tool_state *state, const st
     return section ? fr_graph_trained_values(section->data, section->size, view->n_values) : NULL;
 }
 
-/* By name, and so are the optimizer's parts behind them. */
+/* Writes the parameters by name, each with the optimizer's parts after it. */
 static enum fr_status put_dense(struct writer *out, const struct fr_tool_state *state, struct fr_err *err)
 {
     for (size_t i = 0; i < state->n_sections; i++) {

@@ -1,5 +1,5 @@
-/* The public dump of a state directory: what a complete replica of the same epoch writes, byte for
- * byte (codec/dump.h). Rows pass through the timeline's quantization in the writer; dense
+/* The public dump of a state directory, which equals byte for byte what a complete replica of the
+ * same epoch writes (codec/dump.h). The writer applies the timeline's quantization to rows; dense
  * parameters are those last published.
  *
  * Thread: one. */

@@ -1,8 +1,8 @@
-/* `freshet row`: what is known of one id: its key, its table, and the row, the count of the gate
- * or nothing, from a state directory or as a topic serves it. Read-only.
+/* `freshet row`: what is stored for one id: its key, its table, and either the row, the gate's
+ * count or nothing, from a state directory or as a topic serves it. Read-only.
  *
- * Of a state every image is walked and one is kept, so memory does not depend on how many there
- * are. Thread: one. */
+ * For a state, every image is read and one is kept, so memory does not depend on their number.
+ * Thread: one. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ struct question {
     uint64_t key;
 };
 
-/* ---- which key ---- */
+/* ---- the key ---- */
 
 static enum fr_status find_key(const struct fr_conf *conf, struct question *q, struct fr_err *err)
 {
@@ -84,7 +84,7 @@ static void put_floats(struct fr_buffer *out, const void *values, size_t count)
 
 struct looking {
     const struct question *q;
-    int kind; /* of the newest image; -1: none */
+    int kind; /* kind of the newest image; -1: none */
     uint8_t reason;
     struct fr_buffer image, store;
 };
@@ -113,7 +113,8 @@ static enum fr_status see_section(void *self, const char *name, const uint8_t *b
     return FR_OK;
 }
 
-/* A key whose image says absent may be counted again already: then the section says so. */
+/* A key whose image says absent may be counted again already; the section "store" then contains
+ * it. */
 static enum fr_status see_carried(struct looking *looking, struct fr_err *err)
 {
     struct fr_store_section section;
@@ -178,7 +179,7 @@ static enum fr_status put_found(const struct looking *looking, const struct fr_c
     }
 }
 
-/* The model of the newest epoch. */
+/* Reads the model of the newest epoch. */
 static enum fr_status read_model(struct fr_durable *durable, const char *dir, struct fr_conf **out, struct fr_err *err)
 {
     struct fr_buffer head = {0};

@@ -1,5 +1,5 @@
-/* `freshet savepoint`: takes a savepoint of a state, or lists them. A running daemon is asked
- * for it; of a state that nobody runs it is taken here, after a fold. */
+/* `freshet savepoint`: takes a savepoint of a state, or lists savepoints. If a daemon runs on the
+ * state, the daemon is asked for it; otherwise this command takes it, after a fold. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static enum fr_status list(const char *dir, struct fr_err *err)
             status = fr_savepoint_look(path, &savepoint, err);
         if (status == FR_OK)
             print_one(path, &savepoint);
-        else if (access(path, F_OK) != 0) /* the daemon removed it while we looked */
+        else if (access(path, F_OK) != 0) /* the daemon removed it during this listing */
             status = FR_OK;
     }
     free(names);
@@ -61,12 +61,13 @@ static enum fr_status take_here(struct fr_durable *durable, const char *path, st
     return status == FR_OK ? fr_durable_savepoint(durable, path, &savepoint, err) : status;
 }
 
-/* As its writer, so that nobody else is; FR_E_BUSY when somebody is. */
+/* Opens the state as its writer, which excludes other writers; FR_E_BUSY when there is one. */
 static enum fr_status open_state(const char *dir, struct fr_durable **out, struct fr_err *err)
 {
     struct fr_savepoint savepoint;
     enum fr_status status = fr_savepoint_look(dir, &savepoint, err);
-    if (status != FR_OK && status != FR_E_STATE) /* none, or damaged: opening must not make one */
+    /* no state, or a damaged one: opening it must not create one */
+    if (status != FR_OK && status != FR_E_STATE)
         return status;
     return fr_durable_open(&(struct fr_durable_options){.dir = dir}, out, err);
 }

@@ -1,5 +1,6 @@
-/* `freshet snapshot`: takes a snapshot of what is served, lists or checks them. A running daemon is
- * asked for it; of a state that nobody runs it is written here, after a fold. */
+/* `freshet snapshot`: takes a snapshot of what is served, lists snapshots or checks them. If a
+ * daemon runs on the state, the daemon is asked for it; otherwise this command writes it, after a
+ * fold. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +112,7 @@ static bool form_of(const char *text, enum fr_codec_quantize *out)
     return false;
 }
 
-/* The topic that a state publishes to by default. */
+/* Finds the topic to which a state publishes by default. */
 static enum fr_status topic_of(struct fr_durable *durable, const char *given, char out[FR_MANIFEST_TOPIC_MAX],
                                struct fr_err *err)
 {
@@ -155,7 +156,7 @@ static enum fr_status take_here(struct fr_durable *durable, const struct argumen
     status = fr_snapshot_write(&options, &taken, err);
     if (status == FR_E_EXISTS)
         status = FR_OK;
-    /* Replicas may begin with it when the topic has had all of it. */
+    /* Replicas may begin with the snapshot if all of it has been published on the topic. */
     fr_durable_get_status(durable, &durable_status);
     if (status == FR_OK && durable_status.acked >= taken.epoch)
         status = fr_snapshot_point(dir, taken.name, err);
@@ -203,7 +204,8 @@ static enum fr_status take(const struct arguments *arguments, struct fr_err *err
     struct fr_savepoint savepoint;
     struct fr_durable *durable = NULL;
     enum fr_status status = fr_savepoint_look(arguments->state, &savepoint, err);
-    if (status != FR_OK && status != FR_E_STATE) /* none, or damaged: opening must not make one */
+    /* no state, or a damaged one: opening it must not create one */
+    if (status != FR_OK && status != FR_E_STATE)
         return status;
     status = fr_durable_open(&(struct fr_durable_options){.dir = arguments->state}, &durable, err);
     if (status == FR_E_BUSY)

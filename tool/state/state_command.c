@@ -1,7 +1,7 @@
-/* `freshet state`: what a state directory holds, as logfmt; read-only, also on a running or damaged
- * one. The first line is what scripts read. Checks are those of opening (mark, chain of digests,
- * cold store), of every section, of the P2 ledger, and, with --images, a walk over all keys against
- * the counts. */
+/* `freshet state`: the content of a state directory, as logfmt. Read-only, also for a running or
+ * damaged state. Scripts read the first line. The checks are those of opening (mark, chain of
+ * digests, cold store), of every section, of the P2 ledger, and with --images a walk over all keys,
+ * compared with the counts. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -30,7 +30,7 @@ static const char usage[] =
 
 struct report {
     const struct fr_tool_state *state;
-    char problem[1024]; /* first failed check, or empty */
+    char problem[1024]; /* the first failed check; "": none */
 };
 
 static void note(struct report *report, const char *problem)
@@ -39,7 +39,7 @@ static void note(struct report *report, const char *problem)
         snprintf(report->problem, sizeof(report->problem), "%s", problem);
 }
 
-/* ---- sizes: files as they lie there, damaged or not ---- */
+/* ---- sizes: files as they are, damaged or not ---- */
 
 static void put_size(const char *dir, const char *name)
 {
@@ -105,7 +105,7 @@ static void count_images(struct report *report, uint32_t table, const struct fr_
     if (state->depth != FR_STATE_PRIVATE)
         return;
     for (size_t i = 0; i < state->n_keys; i++)
-        if (state->keys[i].table == table) /* no block's */
+        if (state->keys[i].table == table) /* the key of a row, not a gate's block */
             (*(state->keys[i].kind == FR_IMAGE_ROW ? &rows : &pending))++;
     if (rows == counts->rows && pending == counts->pending)
         return;
@@ -151,7 +151,7 @@ static void print_announcement(const struct fr_tool_state *state)
     }
 }
 
-/* What changed of training since the model began (trainer/training.h). */
+/* Prints what changed in the training options since the model began (trainer/training.h). */
 static void print_training(struct report *report)
 {
     const struct fr_buffer *section = fr_tool_state_find_section(report->state, FR_SECTION_TRAINING);
@@ -258,7 +258,7 @@ static void print_positions(struct report *report)
     fr_positions_release(&positions);
 }
 
-/* Every parameter whole and finite. */
+/* Checks that every parameter is complete and finite. */
 static void check_dense(struct report *report)
 {
     uint64_t parameters = 0, values = 0;
@@ -325,7 +325,7 @@ int fr_tool_state(int argc, char **argv)
     const char *dir = NULL;
     const struct fr_tool_option options[] = {{.name = "--images", .flag = &images},
                                              {.name = "--state-dir", .value = &dir}};
-    /* The directory is the one argument without a name. */
+    /* The directory is the only argument without a name. */
     char *rest[8];
     int n = 0;
     for (int i = 0; i < argc && n < (int)FR_ARRAY_LEN(rest); i++) {

@@ -1,13 +1,13 @@
 /* Reads a state directory into memory: the walk of recovery without a store.
  *
- * Images come cold store first, then epoch by epoch, and a later one replaces an earlier one: an
- * open-addressing index over (table, key) finds the place. At the end absences go and the rest is
- * sorted once, by table name and key: the order of both dumps. Sections are copied as they are; who
- * needs one parses it (state_sections.c).
+ * Images come from the cold store first, then epoch by epoch, and a later image replaces an earlier
+ * one: an open-addressing index over (table, key) finds its place. At the end, absences are removed
+ * and the rest is sorted once, by table name and key, which is the order of both dumps. Sections
+ * are copied as they are; code that needs a section parses it (state_sections.c).
  *
  * Published dense parameters may be older than the newest epoch of a running daemon
- * (export.dense_every): those that changed since are looked up backwards in the journal, as the
- * values a replica holds.
+ * (export.dense_every). Those that changed since are searched in the journal backwards, as the
+ * values that a replica holds.
  *
  * Thread: one. It does not write, lock or wait. */
 #include "state/state_reader.h"
@@ -86,7 +86,7 @@ static enum fr_status take_row(struct fr_tool_state *state, struct fr_tool_state
     return FR_OK;
 }
 
-/* Blocks of a gate's counters are kept beside the keys: only the private dump shows them. */
+/* Keeps blocks of a gate's counters next to the keys. Only the private dump shows them. */
 static enum fr_status take_block(struct fr_tool_state *state, const struct fr_image *image)
 {
     if (image->table < FR_BLOCK_TABLES || image->table - FR_BLOCK_TABLES >= state->settings.n_tables)
@@ -105,7 +105,7 @@ static enum fr_status take_block(struct fr_tool_state *state, const struct fr_im
 
 static enum fr_status visit_image(void *self, size_t thread, const struct fr_image *image)
 {
-    (void)thread; /* one: exact order */
+    (void)thread; /* one thread, for an exact order */
     struct fr_tool_state *state = self;
     if (image->kind == FR_IMAGE_BLOCK && state->n_keys < KEYS_MAX)
         return take_block(state, image);
@@ -144,10 +144,10 @@ const struct fr_buffer *fr_tool_state_find_section(const struct fr_tool_state *s
     return NULL;
 }
 
-/* ---- after the walk ---- */
+/* ---- after all images ---- */
 
-/* Keys that wait for their pending image (store/cut.c): absent by image, pending by the section
- * "store". */
+/* Restores keys that wait for their pending image (store/cut.c): their image is absent, and the
+ * section "store" says that they are pending. */
 static enum fr_status take_carried(struct fr_tool_state *state, struct fr_err *err)
 {
     struct fr_store_section store = {0};
@@ -188,7 +188,7 @@ static void rank_tables(struct fr_tool_state *state)
     free(tables);
 }
 
-/* Order of the dumps. While keys are sorted `table` holds the rank. */
+/* Compares by the order of the dumps. During sorting, `table` holds the table's rank. */
 static int compare_keys(const void *left, const void *right)
 {
     const struct fr_tool_state_key *a = left, *b = right;
@@ -197,7 +197,7 @@ static int compare_keys(const void *left, const void *right)
     return (a->key > b->key) - (a->key < b->key);
 }
 
-/* Blocks come behind all keys. */
+/* Blocks rank after all keys. */
 static uint32_t rank_of(const struct fr_tool_state *state, uint32_t table)
 {
     return table < FR_BLOCK_TABLES ? state->table_rank[table]
@@ -217,7 +217,7 @@ static void sort_keys(struct fr_tool_state *state)
         state->keys[n++] = key;
     }
     state->n_keys = n;
-    free(state->index); /* places have moved */
+    free(state->index); /* the places have changed */
     state->index = NULL;
     if (n > 1)
         qsort(state->keys, n, sizeof(*state->keys), compare_keys);
@@ -231,15 +231,16 @@ static void sort_keys(struct fr_tool_state *state)
     free(table_of);
 }
 
-/* ---- what replicas hold of the dense parameters ---- */
+/* ---- the dense parameters that replicas hold ---- */
 
-/* Looking backwards: epochs after the newest that published dense parameters say which changed
- * since; that one and older ones, what those were. */
+/* States of a parameter in the backward search. Epochs after the newest one that published dense
+ * parameters show which parameters changed since; that epoch and older ones have their published
+ * values. */
 enum found { UNCHANGED, CHANGED, FOUND };
 
 struct publication {
     struct fr_tool_state *state;
-    /* the epoch at hand is the newest that published, or older */
+    /* the present epoch is the newest that published, or older */
     bool publishing;
     enum found *of; /* [state->n_published] */
     size_t n_changed;
@@ -326,7 +327,7 @@ static enum fr_status find_published_dense(struct fr_tool_state *state, struct f
     }
     free(look.of);
     fr_buffer_release(&bytes);
-    return status == FR_E_NOT_FOUND ? FR_OK : status; /* trimmed by the daemon while we looked */
+    return status == FR_E_NOT_FOUND ? FR_OK : status; /* the daemon trimmed it during the search */
 }
 
 /* ---- open ---- */

@@ -1,9 +1,9 @@
 /* A state directory, read for the tool: its newest durable epoch as images and sections. Read-only:
- * works beside a running daemon and on a damaged directory (then FR_E_CORRUPT says what is wrong).
+ * works while a daemon runs and on a damaged directory (then FR_E_CORRUPT contains the damage).
  * Private to tool.
  *
  * Memory: FR_STATE_PUBLIC keeps the published floats of every row, FR_STATE_PRIVATE whole rows and
- * pending keys. Thread: one. Owns: everything behind the handle; bytes stay valid until
+ * pending keys. Thread: one. Owns: all memory of the handle; bytes stay valid until
  * fr_tool_state_close. */
 #ifndef FR_TOOL_STATE_READER_H
 #define FR_TOOL_STATE_READER_H
@@ -17,11 +17,11 @@ struct fr_tool_state_key {
     uint64_t key;
     uint32_t table;
     uint8_t kind;    /* enum fr_image_kind; never absent after open */
-    uint32_t count;  /* pending */
-    int64_t seen_ms; /* pending */
-    uint32_t size;   /* of bytes */
-    /* block: table is FR_BLOCK_TABLES + its table */
-    /* row: struct fr_row_head, then floats (public: value_floats of them) */
+    uint32_t count;  /* valid for pending keys */
+    int64_t seen_ms; /* valid for pending keys */
+    uint32_t size;   /* bytes in `bytes` */
+    /* Of a block, `table` is FR_BLOCK_TABLES + its table. */
+    /* Of a row: struct fr_row_head, then floats (FR_STATE_PUBLIC: value_floats of them). */
     const uint8_t *bytes;
 };
 
@@ -33,21 +33,22 @@ struct fr_tool_state_section {
 struct fr_tool_state {
     struct fr_durable *durable;
     struct fr_durable_status status;
-    /* of the newest epoch's journal file; all zero when there is no epoch */
+    /* from the newest epoch's journal file; all zero when there is no epoch */
     struct fr_codec_settings settings;
-    struct fr_tool_state_section *sections; /* ascending names, each with its newest value */
+    struct fr_tool_state_section *sections; /* ascending by name, each with its newest value */
     size_t n_sections, capacity_sections;
     struct fr_announcement announcement;
-    /* Sections of dense parameters as last published, ascending names; not found: what was
-     * published before the last change is no longer in the journal. FR_STATE_PUBLIC only. */
+    /* Sections of dense parameters as last published, ascending by name. A parameter is missing
+     * when the journal no longer contains what was published before its last change.
+     * FR_STATE_PUBLIC only. */
     struct fr_tool_state_section *published;
     size_t n_published;
     bool published_found;
-    struct fr_tool_state_key *keys; /* by table name, then key; then blocks, likewise */
+    struct fr_tool_state_key *keys; /* by table name, then key; blocks follow in the same order */
     size_t n_keys;
     uint64_t n_rows;
 
-    uint32_t *table_rank; /* [n_tables] place of the table when sorted by name */
+    uint32_t *table_rank; /* [n_tables] the position of the table when sorted by name */
     size_t capacity_keys;
     uint32_t *index; /* open addressing over keys; 0: free, else place + 1 */
     size_t index_size;
@@ -57,25 +58,25 @@ struct fr_tool_state {
     size_t piece_left;
 };
 
-/* A state without any epoch opens: status.epoch is 0 and the rest is empty. */
+/* A state without any epoch can be opened: status.epoch is 0 and the rest is empty. */
 enum fr_status fr_tool_state_open(const char *dir, enum fr_tool_state_depth depth, struct fr_tool_state **out,
                                   struct fr_err *err) FR_MUST_CHECK;
 void fr_tool_state_close(struct fr_tool_state *state);
 /* NULL: there is no such section. */
 const struct fr_buffer *fr_tool_state_find_section(const struct fr_tool_state *state, const char *name);
 
-/* The public dump of the state (codec/dump.h); summary may be NULL. FR_E_NOT_FOUND when the journal
- * no longer holds the dense parameters as they were published. write returns 0 to go on; otherwise
- * FR_E_IO. */
+/* Writes the public dump of the state (codec/dump.h); summary may be NULL. FR_E_NOT_FOUND: the
+ * journal no longer holds the dense parameters as they were published. `write` returns 0 to
+ * continue; any other value ends the dump with FR_E_IO. */
 struct fr_tool_state_summary {
     uint64_t n_dense, hash;
 };
 enum fr_status fr_tool_state_dump_public(const struct fr_tool_state *state,
                                          int (*write)(void *self, const void *bytes, size_t size), void *self,
                                          struct fr_tool_state_summary *summary, struct fr_err *err) FR_MUST_CHECK;
-/* Everything that determines what the daemon does next, exactly; its closing line is
- * {"hash":"0x.."}: XXH3-64 of all bytes before. No wall time, timeline or epoch number is in it.
- * Needs FR_STATE_PRIVATE. */
+/* Writes everything that determines what the daemon does next, exactly. The closing line is
+ * {"hash":"0x.."}: XXH3-64 of all bytes before it. The dump contains no wall time, timeline or
+ * epoch number. Needs FR_STATE_PRIVATE. */
 enum fr_status fr_tool_state_dump_private(const struct fr_tool_state *state,
                                           int (*write)(void *self, const void *bytes, size_t size), void *self,
                                           struct fr_err *err) FR_MUST_CHECK;

@@ -1,7 +1,6 @@
 /* Sections of an epoch that belong to one module each, parsed by their owners for printing:
  * "trainer" (trainer/section.h), "store" (store/section.h), "metrics" (metrics/task.h). Another
- * version is FR_E_MISMATCH, anything else that does not fit FR_E_CORRUPT. Private to
- * tool. */
+ * version is FR_E_MISMATCH; any other damage is FR_E_CORRUPT. Private to tool. */
 #ifndef FR_TOOL_STATE_SECTIONS_H
 #define FR_TOOL_STATE_SECTIONS_H
 
@@ -16,7 +15,7 @@ enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct
 enum fr_status fr_tool_store_section(const struct fr_tool_state *state, struct fr_store_section *out,
                                      struct fr_err *err) FR_MUST_CHECK;
 
-/* Calls visit for every task in turn that the section "metrics" lists. */
+/* Calls visit for every task that the section "metrics" lists, in their order. */
 struct fr_tool_metrics_task {
     const char *name;
     uint64_t image_hash; /* XXH3-64 of the task's image as stored */
