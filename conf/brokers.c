@@ -1,7 +1,7 @@
-/* The list of Kafka brokers as operators write it: what librdkafka would take in silence and read
- * otherwise (a port beyond 65535 becomes another one, `a:1;b:2` is one host) is refused here.
+/* The list of Kafka brokers as operators write it. Refused here is what librdkafka would accept
+ * silently and misread (a port beyond 65535 becomes another port, `a:1;b:2` is one host).
  *
- * Owner: none (a function only). */
+ * Owner: none (functions only). */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static bool is_address6(const char *text, size_t size)
     return fits;
 }
 
-/* librdkafka takes the protocol before a host, and no other scheme. */
+/* librdkafka accepts the protocol before a host, and no other scheme. */
 static size_t protocol_size(const char *text, size_t size)
 {
     static const char *const protocols[] = {"PLAINTEXT://", "SSL://", "SASL_PLAINTEXT://", "SASL_SSL://"};
@@ -52,7 +52,7 @@ static size_t protocol_size(const char *text, size_t size)
     return 0;
 }
 
-/* NULL: one broker. */
+/* NULL: the text is one broker. */
 static const char *problem_of(const char *text, size_t size)
 {
     if (size == 0)

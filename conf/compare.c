@@ -1,15 +1,16 @@
-/* What a configuration changes of a model that exists: two texts of fr_conf_model_json or of
- * fr_conf_training_json, difference by difference, in the words of the configuration.
+/* The differences between a configuration and an existing model: two texts of fr_conf_model_json or
+ * of fr_conf_training_json are compared, and each difference is written in the words of the
+ * configuration.
  *
- * Lists of named things are compared by name, other lists whole; numbers are shown in their
- * shortest form. What replicas hold is fixed, except rows that the option table marks (`follows`):
- * replicas then get another model record. Slots and labels that nothing reads may be added and
- * removed; one that something reads shows as a difference of its reader too. Of the training record
- * the option table says what is fixed (`fixed`, `settled`), except two things that are judged here:
- * an optimizer continues from the state of its like only, and no other gate can read the counters
- * of a sketch.
+ * Lists of named things are compared by name, other lists as a whole; numbers are shown in their
+ * shortest form. What replicas hold is fixed, except rows that the option table marks with
+ * `follows`: replicas then get another model record. Slots and labels that nothing reads may be
+ * added and removed; if something reads one, its reader differs too. For the training record the
+ * option table says what is fixed (`fixed`, `settled`), except two rules in this file: an optimizer
+ * continues only from the state of the same optimizer, and no other gate can read the counters of a
+ * sketch.
  *
- * Not known here: which state it is, and what becomes of a difference. */
+ * This file does not know the state, or what becomes of a difference. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 #include "forms.h"
 #include "vocabulary/optimizer.h"
 
-enum { VALUE_MAX = 80 }; /* bytes shown of one */
+enum { VALUE_MAX = 80 }; /* bytes shown of one value */
 
 static const char served[] = "replicas hold it";
 static const struct fr_node nothing = {.kind = FR_NODE_MAP};
@@ -26,11 +27,11 @@ static const struct fr_node nothing = {.kind = FR_NODE_MAP};
 struct comparison {
     struct fr_conf_changes *out;
     bool training;
-    const struct fr_node *before, *after; /* all of the texts */
+    const struct fr_node *before, *after; /* the two texts */
 };
 
-/* Where two values stand: the path that is shown, the row of the option, or of what the value is a
- * part of (NULL: none), and the pattern of rows below it. */
+/* The place of two values: the path that is shown, the row of the option or of the value that
+ * contains it (NULL: none), and the pattern of the rows below it. */
 struct place {
     char path[FR_PATH_MAX], pattern[FR_PATH_MAX];
     const struct fr_option *option;
@@ -66,8 +67,8 @@ static void put_value(const struct fr_node *node, const struct fr_option *option
     }
 }
 
-/* Appends `path: text`, once. One that is too many is counted, and kept in the last one's place if
- * it is refused: the reason must be seen. */
+/* Appends `path: text`, once. When the list is full, a difference is counted only; a refused one
+ * also replaces the last entry, because the reason must be seen. */
 static void add(const struct comparison *c, const char *path, const struct fr_buffer *text, const char *refused)
 {
     struct fr_conf_changes *changes = c->out;
@@ -101,7 +102,8 @@ static void note(const struct comparison *c, const struct place *at, const struc
 {
     struct fr_buffer text = {0};
     bool one = !a || !b, scalar = (a ? a : b)->kind == FR_NODE_SCALAR;
-    if (strcmp(at->path, "key_seed") == 0) { /* a secret; logs have other readers */
+    /* a secret; logs have other readers than the configuration */
+    if (strcmp(at->path, "key_seed") == 0) {
         fr_buffer_printf(&text, "%s -> %s", a ? "given" : "absent", !b ? "absent" : a ? "another" : "given");
     } else if (one && !scalar) {
         fr_buffer_printf(&text, "%s", a ? "removed" : "added");
@@ -124,8 +126,8 @@ static bool is_called(const struct comparison *c, const struct fr_option *option
     return name && (strcmp(name, key) == 0 || (c->training && option->as && strcmp(option->as, key) == 0));
 }
 
-/* At the top stand rows from everywhere, each by its last name; of delta.json some that are in no
- * view. */
+/* At the top are rows from everywhere, each by the last part of its name; delta.json has some that
+ * are in no view. */
 static const struct fr_option *find_row(const struct comparison *c, const char *pattern, const char *key)
 {
     unsigned view = c->training ? FR_VIEW_TRAINING : FR_VIEW_MODEL;
@@ -165,7 +167,7 @@ static void compare_maps(const struct comparison *c, const struct place *at, con
             compare_key(c, at, b->keys[i]->text, NULL, b->values[i]);
 }
 
-/* ---- what one word says ---- */
+/* ---- rules for one word ---- */
 
 static void note_words(const struct comparison *c, const struct place *at, const char *a, const char *b,
                        const char *refused)
@@ -182,7 +184,7 @@ static const char *kind_of(const struct fr_node *optimizer)
     return kind && kind->kind == FR_NODE_SCALAR ? kind->text : "none";
 }
 
-/* A layer without its own has the network's. */
+/* A layer without an optimizer has the network's. */
 static void compare_optimizers(const struct comparison *c, const struct place *at, const struct fr_node *a,
                                const struct fr_node *b)
 {
@@ -248,7 +250,7 @@ static const struct fr_node *find_entry(const struct fr_node *list, const char *
     return NULL;
 }
 
-/* Whether the entry is a slot whose mean and deviation are kept with the layers. */
+/* Says whether the entry is a slot whose mean and deviation are kept with the layers. */
 static bool is_standardized(const struct fr_node *entry)
 {
     const struct fr_node *transform = fr_node_get(entry, "transform");
@@ -257,8 +259,8 @@ static bool is_standardized(const struct fr_node *entry)
     return transform && transform->kind == FR_NODE_SCALAR && strcmp(transform->text, "standardize") == 0;
 }
 
-/* The training record leaves out entries of which it has nothing to say, and has no word about
- * those that come and go with the model. A layer that says nothing has the network's optimizer. */
+/* The training record leaves out entries without training options, and does not report entries that
+ * come and go with the model. A layer without training options has the network's optimizer. */
 static void compare_entry(const struct comparison *c, const struct place *list, const struct fr_node *a,
                           const struct fr_node *b)
 {
@@ -311,11 +313,11 @@ static bool is_quiet_group(const struct fr_option *option)
     return option->type == FR_OPTION_GROUP && option->quiet;
 }
 
-/* Recursion is bounded by the parser's depth. At least one of both is there. */
+/* The parser's depth bounds the recursion. At least one of the two exists. */
 static void compare(const struct comparison *c, const struct place *at, const struct fr_node *a,
                     const struct fr_node *b)
 {
-    /* not what it is only a part of */
+    /* true: the option itself, not a part of its value */
     bool own = at->option && strcmp(at->pattern, at->option->path) == 0;
     if (c->training && own && at->option->show == fr_option_show_optimizer) {
         compare_optimizers(c, at, a, b);

@@ -1,8 +1,8 @@
-/* Sparse slots that samples do not carry: buckets of a dense slot, and crosses of sparse ones.
+/* Sparse slots that samples do not carry: buckets of a dense slot, and crosses of sparse slots.
  *
- * What they are computed from may stand anywhere among the slots, so names are looked up when all
- * slots are read. Buckets come before crosses in whatever computes them, and a cross is never of a
- * cross: there is no order to find. */
+ * The slots from which they are computed may come anywhere in the list, so names are looked up
+ * after all slots have been read. Buckets are always computed before crosses, and a cross never
+ * contains a cross, so no order has to be found. */
 #include <string.h>
 
 #include "base/check.h"
@@ -47,7 +47,7 @@ FR_READ(cross)
     slot->source = FR_SOURCE_CROSS;
 }
 
-/* What a slot may be computed from. */
+/* Says whether `slot` may be computed from `from`. */
 static bool may_give(const struct fr_conf_slot *slot, const struct fr_conf_slot *from)
 {
     if (from == slot)
@@ -90,7 +90,7 @@ static void add_source(struct fr_loader *loader, const struct fr_node *node, con
     fr_refuse_unknown(loader, node, path, cross ? "unknown sparse slot" : "unknown dense slot");
 }
 
-/* Options that say how samples carry a slot. */
+/* Refuses options that describe how samples carry a slot. */
 static void refuse_carried(struct fr_loader *loader, const struct fr_node *node, const char *path,
                            const struct fr_conf_slot *slot)
 {

@@ -1,9 +1,9 @@
 /* YAML text -> node tree, through libyaml's document interface.
  *
- * Refused here: syntax errors, an empty file, a second document, duplicate keys, keys that are
- * not scalars, explicit tags, NUL in text, and what is beyond the limits, of which those that
- * cost the parser more than reading are looked at token by token before it builds anything. What
- * keys and values mean is not known here. */
+ * Refused here: syntax errors, an empty file, a second document, duplicate keys, keys that are not
+ * scalars, explicit tags, NUL in text, and anything beyond the limits. Limits on constructs that
+ * cost the parser more than reading are checked token by token before it builds anything. This file
+ * does not know what keys and values mean. */
 #include "document.h"
 
 #include <inttypes.h>
@@ -54,7 +54,7 @@ struct fr_node *fr_node_new(struct fr_arena *arena, enum fr_node_kind kind, cons
 
 void fr_node_add(struct fr_arena *arena, struct fr_node *parent, struct fr_node *key, struct fr_node *value)
 {
-    /* Room doubles at powers of two: the count alone says when the arrays are full. */
+    /* Room doubles at powers of two, so the count alone shows when the arrays are full. */
     if ((parent->count & (parent->count - 1)) == 0) {
         size_t room = parent->count == 0 ? 1 : (size_t)parent->count * 2;
         struct fr_node **keys = fr_arena_take(arena, room * sizeof(*keys));
@@ -137,7 +137,7 @@ static void build_map(struct builder *builder, const yaml_node_t *from, struct f
         }
         if (fr_node_get(node, key->text)) {
             fr_problem(builder->problems, key, "", "duplicate key `%.80s`; expected every key once", key->text);
-            continue; /* the first one counts while the rest is checked */
+            continue; /* the first one counts; the others are still checked */
         }
         fr_node_add(builder->arena, node, key, value);
     }
@@ -210,7 +210,7 @@ static void report_syntax(struct builder *builder, const yaml_parser_t *parser)
     builder->failed = true;
 }
 
-/* Nothing may follow the first document. */
+/* Checks that nothing follows the first document. */
 static void check_end(struct builder *builder, yaml_parser_t *parser)
 {
     yaml_document_t second;
@@ -256,7 +256,7 @@ static const char *beyond_limits(struct tally *tally, yaml_token_type_t type)
     }
 }
 
-/* True when the text may be built, or has a syntax error, which building it reports. */
+/* True: the text may be built, or has a syntax error, which building reports. */
 static bool is_within_limits(struct builder *builder, const char *text, size_t size)
 {
     yaml_parser_t scanner;
@@ -345,7 +345,7 @@ static enum fr_status json_scalar(struct json_builder *builder, const struct fr_
         snprintf(number, sizeof(number), "%" PRIu64, token->u);
         break;
     case FR_TOKEN_FLOAT:
-        /* our own numbers come back as they were written */
+        /* our own numbers are reproduced as they were written */
         snprintf(number, sizeof(number), "%.9g", token->f);
         if (strtod(number, NULL) != token->f)
             snprintf(number, sizeof(number), "%.17g", token->f);
@@ -373,7 +373,7 @@ static enum fr_status json_next(struct json_builder *builder, struct fr_token *t
     return FR_OK;
 }
 
-/* Depth is bounded by the cursor (depth_max), so the recursion is. */
+/* The cursor (depth_max) bounds the depth, and therefore the recursion. */
 static enum fr_status json_value(struct json_builder *builder, const struct fr_token *first, struct fr_node **out)
 {
     static const struct fr_node at = {.source = "model"};

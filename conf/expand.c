@@ -1,13 +1,14 @@
-/* References inside values: `${NAME}` is a variable of the environment, `$${` a written `${`, and
- * `file:PATH` in a secret the content of a file.
+/* References inside values: `${NAME}` is an environment variable, `$${` is a literal `${`, and
+ * `file:PATH` in a secret is the content of a file.
  *
- * They are replaced in the tree, behind the YAML parser and before any option is read: a value
- * cannot become syntax, and everything after this sees what it stands for. What a model is made of
- * takes no `${..}`: the same file would be another model in another environment. Two things that
- * identify it may: its name, which the state directory records, and key_seed, a secret. Both are
- * compared at every start as they are, so another value is refused and never taken over.
+ * References are replaced in the tree, after the YAML has been parsed and before any option is
+ * read. So a value cannot become syntax, and all later code sees the replaced value. Model options
+ * take no `${..}`, because the same file would be another model in another environment. Two options
+ * that identify the model are exceptions: its name, which the state directory records, and
+ * key_seed, a secret. Both are compared at every start, so another value is refused and never taken
+ * over.
  *
- * A text that was replaced remembers how it was written, and messages show that. */
+ * A replaced text keeps the form in which it was written, and messages show that form. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static const char FILE_PREFIX[] = "file:";
 
 /* ---- ${NAME} ---- */
 
-/* The variable `at` begins with ("${"); NULL after a problem. *end: what follows it. */
+/* Returns the value of the variable that begins at `at` ("${"); NULL after a problem. *end: the
+ * text after it. */
 static const char *variable(struct fr_loader *loader, const struct fr_node *node, const char *path, const char *at,
                             const char **end)
 {
@@ -60,7 +62,7 @@ static void expand_variables(struct fr_loader *loader, struct fr_node *node, con
     while ((at = strstr(from, "${")) != NULL) {
         bool escaped = at > from && at[-1] == '$';
         fr_buffer_append(&text, from, (size_t)(at - from));
-        if (escaped) { /* the first of the two dollars stands there */
+        if (escaped) { /* the first of the two dollars is literal */
             fr_buffer_append(&text, "{", 1);
             from = at + 2;
             continue;
@@ -120,7 +122,8 @@ out:
 struct walk {
     struct fr_loader *loader;
     const char *config; /* the file, or NULL */
-    bool told;          /* that it holds a secret and others can read it */
+    /* the warning was given that the file holds a secret and others can read it */
+    bool told;
 };
 
 static void check_literal(struct walk *walk, const struct fr_node *node, const char *path)
@@ -152,7 +155,7 @@ static void expand_scalar(struct walk *walk, struct fr_node *node, const char *p
         check_literal(walk, node, path);
 }
 
-/* Recursion is bounded by the document's depth. */
+/* The document's depth bounds the recursion. */
 static void walk_node(struct walk *walk, struct fr_node *node, const char *path, bool identity)
 {
     const struct fr_option *option = path[0] != '\0' ? fr_option_find(path) : NULL;

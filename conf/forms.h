@@ -1,5 +1,5 @@
-/* Forms of values that only one option has, or few: how each is read from a node and shown as one.
- * The option table refers to them; they stand with what they are about. Not public. */
+/* Forms of values that one option has, or a few: how each is read from a node and shown as one. The
+ * option table refers to them; each is defined in the file of its subject. Not public. */
 #ifndef FR_CONF_FORMS_H
 #define FR_CONF_FORMS_H
 
@@ -34,7 +34,7 @@ FR_FORM(half_lives);
 /* update_rules.c */
 FR_FORM(optimizer);
 FR_FORM(init);
-/* tables_slots.c: what is to do after one part, table or slot, and after all slots */
+/* tables_slots.c: called after one part, table or slot, and after all slots */
 FR_READ(part);
 FR_READ(table);
 FR_READ(slot);
@@ -49,7 +49,7 @@ FR_FORM(sample_key);
 FR_READ(layers);
 FR_FORM(layer_op);
 FR_FORM(layer_units);
-/* tasks.c: after one label, task or loss, and after all labels */
+/* tasks.c: called after one label, task or loss, and after all labels */
 FR_READ(label);
 FR_READ(labels);
 FR_READ(task);
@@ -58,7 +58,7 @@ FR_FORM(task_loss);
 FR_READ(loss);
 FR_SHOW(loss_refs);
 
-/* Every key in samples is there once. */
+/* Checks that every key in samples is unique. */
 void fr_loader_slot_keys(struct fr_loader *loader, const struct fr_node *node, const char *path);
 void fr_loader_label_keys(struct fr_loader *loader, const struct fr_node *node, const char *path);
 

@@ -1,5 +1,5 @@
-/* Drafts -> layers in evaluation order: a stable topological sort (Kahn 1962), so that the order of
- * the file stays where it can and printing what was loaded gives the same order again. */
+/* Drafts -> layers in evaluation order: a stable topological sort (Kahn 1962). The order of the
+ * file is kept where possible, so printing what was loaded gives the same order again. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ static bool is_ready(const struct fr_conf_layer *layer, const int32_t *place)
     return true;
 }
 
-/* From an unplaced layer, always to an unplaced one it reads: after n steps we are on the cycle;
- * once more around names it. */
+/* Follows references from an unplaced layer to unplaced layers. After n steps the walk is on the
+ * cycle; one more round names it. */
 static void report_cycle(struct fr_loader *loader, const int32_t *place)
 {
     const struct fr_layer_draft *drafts = loader->drafts;
@@ -46,7 +46,7 @@ static void report_cycle(struct fr_loader *loader, const int32_t *place)
               drafts[start].layer.name, names);
 }
 
-/* place[i]: position of draft i in evaluation order. False on a cycle. */
+/* place[i]: the position of draft i in evaluation order. False: there is a cycle. */
 static bool sort_drafts(const struct fr_layer_draft *drafts, uint32_t count, int32_t *place)
 {
     for (uint32_t i = 0; i < count; i++)

@@ -1,9 +1,9 @@
 /* Layers: `{name, <op>: argument, options}` -> drafts of operations over resolved references.
  *
- * The vocabulary's list says what an operation takes. New models add operations, never grammar:
- * what is not here yet is a row LATER of the option table. An argument is a name (refs.c), the
- * pooling of a slot `{sum: slot.part}`, or another operation without options, which becomes a layer
- * of its own. Drafts are sorted in layer_order.c, shapes are inferred in shapes.c. */
+ * The vocabulary's list gives what an operation takes. New models add operations, never grammar; an
+ * operation that is not implemented yet is a row LATER of the option table. An argument is a name
+ * (refs.c), the pooling of a slot `{sum: slot.part}`, or another operation without options, which
+ * becomes a separate layer. Drafts are sorted in layer_order.c; shapes are inferred in shapes.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static enum fr_layer_op op_of(const struct fr_option *option)
 
 FR_READ(layer_op)
 {
-    struct fr_layer_draft *draft = scope; /* which begins with the layer */
+    struct fr_layer_draft *draft = scope; /* the draft begins with the layer */
     if (draft->has_op)
         fr_refuse(loader, node, path, "a second operation in one layer; expected one");
     draft->has_op = true;
@@ -118,7 +118,7 @@ static void check_options(struct fr_loader *loader, const struct fr_layer_draft 
                   draft->layer.op == FR_LAYER_DENSE ? ", or mlp" : "");
 }
 
-/* Defaults that depend on the operation. */
+/* Sets the defaults that depend on the operation. */
 static void set_defaults(struct fr_loader *loader, struct fr_layer_draft *draft)
 {
     struct fr_conf_layer *layer = &draft->layer;
@@ -150,13 +150,13 @@ static void finish_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
     }
     for (const struct fr_option *option = NULL; (option = fr_option_next(option, "network.layers.*"));) {
         if (option->type == FR_OPTION_LATER && fr_node_get(draft->node, fr_option_name(option)))
-            return; /* which is reported already */
+            return; /* reported already */
     }
     fr_refuse(loader, draft->node, draft->path,
               "no operation; expected concat, mlp, dense or another of conf/OPTIONS.md");
 }
 
-/* A name that is taken; true when it is free (or missing, which is reported elsewhere). */
+/* Reports a name that is taken; true when it is free (or missing, which is reported elsewhere). */
 static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *draft)
 {
     const char *name = draft->layer.name;
@@ -172,8 +172,8 @@ static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *dr
 
 /* ---- arguments ---- */
 
-/* A draft for an inline operation of `outer`, with its references; its number, FR_NO_INDEX after a
- * problem. */
+/* Makes a draft for an inline operation of `outer`, with its references. Returns its number, or
+ * FR_NO_INDEX after a problem. */
 static int32_t lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
                     const struct fr_node *node);
 
@@ -225,7 +225,7 @@ bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, cons
     return resolve_inline(loader, draft, node, ref);
 }
 
-/* One reference or a list of them, appended to the draft's. */
+/* Appends one reference, or a list of them, to the draft's references. */
 static bool resolve_role(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *argument)
 {
     bool list = argument->kind == FR_NODE_LIST, whole = true;
@@ -363,7 +363,7 @@ FR_READ(layers)
         finish_draft(loader, draft);
         (void)check_name(loader, draft);
     }
-    for (uint32_t i = 0; i < node->count; i++) { /* all are named now */
+    for (uint32_t i = 0; i < node->count; i++) { /* every layer has its name now */
         if (!resolve_draft(loader, &loader->drafts[i]))
             loader->drafts_broken = true;
     }

@@ -1,6 +1,6 @@
-/* Reading a configuration: text -> tree -> references replaced -> options, by the table -> what
- * several options say together. A step that needs an earlier one to be whole (shapes need all
- * layers) is left out when there is any problem. */
+/* Reading a configuration: text -> tree -> references replaced -> options, by the table -> rules
+ * between several options. A step that needs the result of an earlier step (shapes need all layers)
+ * is skipped if there is any problem. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,24 +11,24 @@
 #include "layers.h"
 #include "loader.h"
 
-/* Bytes of delta records beside what grows with the configuration, for the longest names there
- * may be: of a `model` record beside its cfg, of a `rows` record beside a row's values (8
- * parts), of a `commit` beside topics and offsets (16 tasks). exporter/codec's tests hold the
- * writer to these. */
+/* Bytes of delta records apart from what grows with the configuration, for the longest possible
+ * names: a `model` record without its cfg, a `rows` record without a row's values (8 parts), a
+ * `commit` without topics and offsets (16 tasks). The tests of exporter/codec compare the writer
+ * with these. */
 enum {
     MODEL_ROOM = 4096,
     ROW_ROOM = 2048,
     COMMIT_ROOM = 2048,
-    COMMIT_TOPIC = 8,   /* beside its name */
-    COMMIT_FILE = 24,   /* likewise, with `file:` and its one position */
+    COMMIT_TOPIC = 8,   /* besides its name */
+    COMMIT_FILE = 24,   /* besides its name, with `file:` and its one position */
     COMMIT_OFFSET = 14, /* a partition and its offset */
     COMMIT_PARTITIONS = 4096
 };
 
-/* ingest.batch_warmup.first, and the numbers that the layers of a large network learn. */
+/* ingest.batch_warmup.first, and the number of learned parameters from which a network is large. */
 enum { WARMUP_FIRST = 2, WARMUP_FIRST_LARGE = 8, WARMUP_LARGE = 1 << 17 };
 
-/* ---- what several options say together ---- */
+/* ---- rules between several options ---- */
 
 static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
 {
@@ -39,8 +39,8 @@ static void finish_sizes(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
     const uint64_t mib = 1 << 20;
-    /* Longer epochs write hot rows less often. Stages and kept epochs take about three of these,
-     * which rows lack where memory is short. */
+    /* Longer epochs write hot rows less often. Stages and kept epochs take about three times this
+     * value, which rows then lack where memory is short. */
     if (conf->epoch_bytes_max == 0)
         conf->epoch_bytes_max =
             clamp(conf->memory_limit / 32, clamp(conf->memory_limit / 16, mib, 64 * mib), 256 * mib);
@@ -69,7 +69,7 @@ static void check_reserve(struct fr_loader *loader, const struct fr_node *root)
     }
 }
 
-/* What counters reserve is never given back, so rows need the larger part. */
+/* Memory reserved by counters is never given back, so rows need the larger part. */
 static void check_sketches(struct fr_loader *loader, const struct fr_node *root)
 {
     const struct fr_conf *conf = loader->conf;
@@ -100,7 +100,8 @@ static void check_capacities(struct fr_loader *loader, const struct fr_node *roo
     }
 }
 
-/* Here and not where a label is read: a model that a topic or a state holds stays readable. */
+/* Checked here and not where a label is read, so that an existing model in a topic or a state stays
+ * readable. */
 static void check_labels(struct fr_loader *loader, const struct fr_node *root)
 {
     const struct fr_conf *conf = loader->conf;
@@ -132,11 +133,11 @@ static void default_folder(struct fr_loader *loader)
     char path[PATH_MAX];
     int size =
         conf->snapshot.dir || !conf->state_dir ? 0 : snprintf(path, sizeof(path), "%s/snapshots", conf->state_dir);
-    if (size > 0 && (size_t)size < sizeof(path)) /* a longer state_dir opens nothing */
+    if (size > 0 && (size_t)size < sizeof(path)) /* a longer state_dir cannot be opened */
         conf->snapshot.dir = fr_loader_keep(loader, path);
 }
 
-/* What the topic keeps runs out while the daemon is away: a snapshot of its end does not. */
+/* What the topic keeps runs out while the daemon is away; a snapshot of its end does not. */
 static void default_at_drain(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
@@ -196,7 +197,8 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
         conf->export_.brokers = conf->ingest.brokers;
 }
 
-/* Snapshots beside the state's own files would replace one (fr_snapshot_place knows links, too). */
+/* Snapshots next to the state's own files would replace one (fr_snapshot_place resolves links,
+ * too). */
 static void check_folder(struct fr_loader *loader, const struct fr_node *root)
 {
     static const char *const parts[] = {"", "cold", "fold", "journal", "savepoints"};
@@ -233,7 +235,7 @@ static void need_piece(struct fr_loader *loader, const struct fr_node *root, siz
         fr_refuse(loader, root, "export.piece_max", "%s; expected at least %zuB", what, bytes);
 }
 
-/* Every record that must be whole fits: what could not be published must not be trained. */
+/* Checks that every indivisible record fits: what cannot be published must not be trained. */
 static void check_pieces(struct fr_loader *loader, const struct fr_node *root)
 {
     const struct fr_conf *conf = loader->conf;
@@ -247,7 +249,7 @@ static void check_pieces(struct fr_loader *loader, const struct fr_node *root)
     need_piece(loader, node, json.size + MODEL_ROOM, what);
     fr_buffer_release(&json);
 
-    enum fr_quantize quantize = conf->export_.quantize; /* i8 has scales beside its bytes */
+    enum fr_quantize quantize = conf->export_.quantize; /* i8 has scales in addition to its bytes */
     size_t width = quantize == FR_QUANT_F16 || quantize == FR_QUANT_BF16 ? 2 : 4;
     for (uint32_t t = 0; t < conf->n_tables; t++) {
         size_t floats = 0;
@@ -267,8 +269,8 @@ static void check_pieces(struct fr_loader *loader, const struct fr_node *root)
     need_piece(loader, node, commit, what);
 }
 
-/* A step costs a pass over all that the layers learn, however few samples it has: a large network
- * begins with larger batches. What both sizes cost and give: conf/README.md. */
+/* A step costs a pass over everything that the layers learn, however few samples it has, so a large
+ * network begins with larger batches. conf/README.md has the costs and gains of both sizes. */
 static void finish_warmup(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
@@ -330,7 +332,7 @@ enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct f
     struct fr_node *root = fr_document_parse(&loader.arena, &loader.problems, source, text ? text : "", size);
     if (!root)
         goto out;
-    if (root->kind == FR_NODE_MAP) { /* else the walk says what is wrong */
+    if (root->kind == FR_NODE_MAP) { /* otherwise the walk reports the problem */
         for (size_t i = 0; i < options->n_sets; i++)
             fr_document_set(&loader.arena, &loader.problems, root, options->sets[i]);
     }

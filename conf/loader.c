@@ -1,7 +1,7 @@
-/* The walk of the option table over a tree, and what the readers of single forms share.
+/* The walk of the option table over a tree, and functions that the readers of single forms share.
  *
- * Every default is a text of the table and goes through the same readers as the user's. No step
- * stops at the first problem. */
+ * Every default is a text of the table and is read like the user's texts. No step stops at the
+ * first problem. */
 #include "loader.h"
 
 #include <float.h>
@@ -84,7 +84,7 @@ struct fr_words *fr_loader_words(struct fr_loader *loader)
     return &loader->words;
 }
 
-/* What others call a thing need not be a name of ours. */
+/* A name from another system need not follow the grammar of our names. */
 static const char *remedy_of(const char *path)
 {
     bool keyed = strncmp(path, "slots.", 6) == 0 || strncmp(path, "labels.", 7) == 0;
@@ -106,7 +106,7 @@ bool fr_loader_name(struct fr_loader *loader, const struct fr_node *node, const 
     return true;
 }
 
-/* Kafka's own rule. */
+/* The rule is Kafka's. */
 bool fr_is_topic(const char *text)
 {
     size_t size = strlen(text);
@@ -153,7 +153,7 @@ static void read_number(struct fr_loader *loader, const struct fr_option *option
                                    : size   ? fr_scalar_size(text, &whole)
                                    : real   ? fr_scalar_real(text, &value)
                                             : fr_scalar_u64(text, &whole);
-    /* What is stored must be in range: 1e-60 is 0. */
+    /* The stored value must be in range: 1e-60 is stored as 0. */
     value = real ? (double)(float)value : (double)whole;
     if (!node->plain && !duration && !size)
         result = FR_SCALAR_BAD; /* "5" in quotes is text */
@@ -175,7 +175,7 @@ static void read_number(struct fr_loader *loader, const struct fr_option *option
     } else if (option->type == FR_OPTION_U32) {
         *(uint32_t *)place = (uint32_t)whole;
     } else {
-        *(uint64_t *)place = whole; /* or int64_t, which is not negative */
+        *(uint64_t *)place = whole; /* or int64_t, which is never negative */
     }
 }
 
@@ -218,7 +218,8 @@ int32_t fr_loader_find(struct fr_loader *loader, const struct fr_option *option,
     const struct fr_option *of = fr_option_find(option->of);
     struct fr_entries all = fr_option_entries(of, loader->conf);
     size_t size = of->size;
-    if (of->offset == offsetof(struct fr_conf, layers)) { /* drafts until they are sorted */
+    /* the layers are drafts until they are sorted */
+    if (of->offset == offsetof(struct fr_conf, layers)) {
         all = (struct fr_entries){(char *)loader->drafts, loader->n_drafts};
         size = sizeof(*loader->drafts);
     }
@@ -353,7 +354,7 @@ void fr_loader_defaults(struct fr_loader *loader, const char *pattern, void *bas
     }
 }
 
-/* Keys that no row directly below the pattern has. */
+/* Refuses keys for which no row exists directly below the pattern. */
 static void refuse_unknown(struct fr_loader *loader, const char *pattern, const char *path, const struct fr_node *map)
 {
     for (uint32_t k = 0; k < map->count; k++) {

@@ -1,8 +1,8 @@
-/* Model JSON -> the model part of a configuration. The text may come from a topic anyone wrote to:
- * it is bounded, parsed by the one reader of foreign bytes, reshaped into the tree of a
- * configuration file (lists of named entries become maps), read by the same code with the same
- * bounds, and then written again: anything that does not come back byte for byte was not canonical,
- * left a default out, or said something this version does not know, and is refused. */
+/* Model JSON -> the model part of a configuration. The text may come from a topic to which anyone
+ * can write. So it is bounded, parsed by the one reader of foreign bytes, reshaped into the tree of
+ * a configuration file (lists of named entries become maps), read by the same code with the same
+ * bounds, and then written again. A text that is not reproduced byte for byte is refused: it is not
+ * canonical, leaves a default out, or contains something that this version does not know. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

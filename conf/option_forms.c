@@ -26,7 +26,7 @@ FR_SHOW(version)
     return fr_tree_number(tree, "1");
 }
 
-/* Which card is a number behind the word. */
+/* The number after the word selects the card. */
 FR_READ(device)
 {
     struct fr_conf *conf = loader->conf;
@@ -71,8 +71,8 @@ FR_READ(model)
     memcpy(loader->conf->model, text, size + 1);
 }
 
-/* The value stands in no message. A canonical decimal number is itself, with or without quotes. 0
- * is refused: it is the seed of those who have none. */
+/* No message contains the value. A canonical decimal number stands for itself, with or without
+ * quotes. 0 is refused, because it is the seed of configurations without one. */
 FR_READ(key_seed)
 {
     const char *text = fr_loader_text(loader, node, path, "a secret text or integer");
@@ -140,7 +140,7 @@ FR_READ(topics)
 {
     struct fr_conf *conf = loader->conf;
     if (!fr_loader_sized(loader, node, path, FR_NODE_LIST, 1, FR_TOPICS_MAX) ||
-        conf->ingest.topics) /* given twice: said at the end */
+        conf->ingest.topics) /* given twice, which is reported at the end */
         return;
     conf->ingest.topics = fr_loader_alloc(loader, node->count, sizeof(*conf->ingest.topics));
     for (uint32_t i = 0; i < node->count; i++) {
@@ -246,7 +246,7 @@ FR_SHOW(files)
 /* ---- Kafka properties ---- */
 
 static const struct denied {
-    const char *pattern; /* a trailing or leading * stands for anything */
+    const char *pattern; /* a trailing or leading * matches anything */
     const char *why;
 } denied_properties[] = {
     {"bootstrap.servers", "it is `ingest.brokers`"},
@@ -320,7 +320,7 @@ FR_READ(kafka)
     }
 }
 
-/* A list of what may be shown: a name that nobody thought of is a secret. */
+/* The list names what may be shown, so an unknown name is treated as a secret. */
 bool fr_conf_property_is_shown(const char *name)
 {
     static const char *const shown[] = {
@@ -414,8 +414,8 @@ FR_READ(listen)
     }
     char *name = fr_node_copy_text(&conf->arena, from, bare);
     struct in6_addr address;
-    /* A name may come to mean another address while the daemon is down: which one is meant is
-     * said. */
+    /* A name may resolve to another address while the daemon is down, so the resolved address is
+     * reported. */
     if (inet_pton(AF_INET, name, &address) != 1 && inet_pton(AF_INET6, name, &address) != 1) {
         fr_refuse(loader, node, path,
                   "`%.80s` is not an IPv4 or IPv6 address; 127.0.0.1 is this host, 0.0.0.0 all of "

@@ -1,11 +1,11 @@
-/* The table of options: one row per option says its path, type, range, default and meaning.
- * Reading, printing, the reference and the error texts walk it; nothing else knows the list.
+/* The table of options: one row per option contains its path, type, range, default and meaning.
+ * Reading, printing, the reference and the error texts walk it; no other code lists the options.
  *
- * A path is dotted; `*` stands for a name the user chooses or for a list index. Rows below a path
- * are stored relative to one struct (its scope): top-level rows in struct fr_conf, `tables.*` in
- * struct fr_conf_table, and so on. `optimizer.<kind>` is the scope of every optimizer, wherever it
- * is written, and `optimizer.*` says what all of them have. Rows are read in table order, so what
- * is referred to comes before what refers. */
+ * A path is dotted; `*` stands for a name that the user chooses or for a list index. Rows below a
+ * path are stored relative to one struct (its scope): top-level rows in struct fr_conf, `tables.*`
+ * in struct fr_conf_table, and so on. `optimizer.<kind>` is the scope of every optimizer, wherever
+ * it is written, and `optimizer.*` has the options common to all. Rows are read in table order, so
+ * an entry that is referred to comes before the entries that refer to it. */
 #ifndef FR_CONF_OPTIONS_H
 #define FR_CONF_OPTIONS_H
 
@@ -35,19 +35,21 @@ enum fr_option_type {
     FR_OPTION_REAL,     /* float */
     FR_OPTION_DURATION, /* int64_t, ms */
     FR_OPTION_SIZE,     /* uint64_t, bytes */
-    FR_OPTION_REF,      /* int32_t, place of a named thing; FR_NO_INDEX when not given */
+    FR_OPTION_REF,      /* int32_t, index of a named entry; FR_NO_INDEX when not given */
     FR_OPTION_ENTRIES,  /* structs, each a scope of its own: a map by name, or a list */
-    FR_OPTION_CUSTOM,   /* `read` and `show` know; without `read` the entry it stands in */
-    FR_OPTION_LATER,    /* grammar that this version does not do */
+    /* handled by `read` and `show`; without `read`, by the entry that contains it */
+    FR_OPTION_CUSTOM,
+    FR_OPTION_LATER, /* in the grammar, not in this version */
 };
 
-/* What a loaded configuration is shown as (tree.h). */
+/* The views in which a loaded configuration is shown (tree.h). */
 enum fr_view { FR_VIEW_CONFIG = 1 << 0, FR_VIEW_MODEL = 1 << 1, FR_VIEW_TRAINING = 1 << 2 };
 
-/* Reads the node into the scope's struct, or reports what is wrong with it. */
+/* Reads the node into the scope's struct, or reports the problem. */
 typedef void fr_option_read(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
                             const char *path, void *scope);
-/* What the scope says of the option, NULL for nothing; the map is what it becomes a part of. */
+/* Returns the option's value in the scope as a node, NULL for nothing; the map is its future
+ * parent. */
 typedef struct fr_node *fr_option_show(struct fr_tree *tree, const struct fr_option *option, const void *scope,
                                        struct fr_node *map);
 
@@ -57,40 +59,43 @@ struct fr_option {
     size_t offset;        /* in the scope's struct */
     double min, max;      /* inclusive; of entries: how many */
     const char *initial;  /* default, as written; NULL: none */
-    const char *computed; /* what the reference says instead of a default */
+    const char *computed; /* the reference's text in place of a default */
     const char *choices;  /* "a|b|c!": in enum order, `!` is not in this version */
-    const char *form;     /* what the reference says is expected */
-    unsigned kinds;       /* slots: bit per enum fr_slot_kind it is for; 0: all */
-    unsigned sources;     /* slots: bit per enum fr_slot_source it is for; 0: all */
+    const char *form;     /* the reference's text for what is expected */
+    unsigned kinds;       /* slots: one bit per enum fr_slot_kind that has it; 0: all */
+    unsigned sources;     /* slots: one bit per enum fr_slot_source that has it; 0: all */
     unsigned takes;       /* layers: the enum fr_layer_option it is */
-    unsigned views, top;  /* enum fr_view: those that have it; those at whose top it stands */
-    const char *as;       /* its name in the training record, when it is another */
-    /* Why a state that exists cannot take another value, and why it can neither gain nor lose it;
-     * NULL: a restart takes it over (compare.c). Of rows of the training record: those of the model
-     * are all fixed. */
+    unsigned views, top;  /* enum fr_view: the views that have it; the views at whose top it is */
+    const char *as;       /* its name in the training record, if different */
+    /* `fixed`: why an existing state cannot take another value; `settled`: why it can neither gain
+     * nor lose the option. NULL: a restart takes it over (compare.c). They apply to rows of the
+     * training record; all rows of the model are fixed. */
     const char *fixed, *settled;
-    /* Of rows of the model record, all others of which are fixed: a restart takes over another
-     * value, and of a list of entries that some are added, removed or reordered. Replicas get
-     * another model record. */
+    /* For rows of the model record, which are otherwise fixed: a restart takes over another value,
+     * and for a list of entries, added, removed or reordered ones. Replicas get another model
+     * record. */
     bool follows;
     bool required;
-    /* left out of the training record while it is its default, of the model record when absent */
+    /* left out of the training record at its default, and of the model record when absent */
     bool quiet;
     bool shorthand; /* accepted, shown in its long form */
     bool open_keys; /* keys are free text that may hold dots */
-    size_t present; /* offset of a bool that says it was given; 0: none */
+    size_t present; /* offset of a bool that is set when it was given; 0: none */
 
     const char *of, *noun; /* reference: the entries' row, "a table"; entries: "task" */
     unsigned of_kinds;     /* to a slot: bit per kind; 0: all */
 
-    size_t count, size;          /* entries: offset of their number (uint32_t), bytes of one */
-    bool named;                  /* they are a map in the file, by the name they begin with */
-    bool mutual;                 /* one may refer to a later one: all names are read first */
-    bool inside;                 /* they are an array in the scope itself */
-    bool flow;                   /* each is written on one line */
-    fr_option_read *entry, *all; /* is called after each of them, and at the end; NULL: nothing */
+    /* entries: offset of their number (uint32_t), bytes of one entry */
+    size_t count, size;
+    /* entries: a map in the file, by the name with which each begins */
+    bool named;
+    bool mutual; /* an entry may refer to a later one: all names are read first */
+    bool inside; /* the entries are an array in the scope itself */
+    bool flow;   /* each is written on one line */
+    /* called after each entry, and after all of them; NULL: nothing is called */
+    fr_option_read *entry, *all;
 
-    fr_option_read *read; /* NULL: as the type says */
+    fr_option_read *read; /* NULL: by type */
     fr_option_show *show;
     const char *text;
 };
@@ -111,7 +116,7 @@ const struct fr_option *fr_option_find(const char *path);
 const struct fr_option *fr_option_next(const struct fr_option *last, const char *pattern);
 /* The last part of a row's path. */
 const char *fr_option_name(const struct fr_option *option);
-/* A slot's kind decides which of its options make sense. */
+/* Returns whether the option makes sense for the slot's kind. */
 bool fr_option_applies(const struct fr_option *option, const void *scope);
 struct fr_entries fr_option_entries(const struct fr_option *option, const void *scope);
 
@@ -120,7 +125,7 @@ void fr_option_bound(const struct fr_option *option, double value, char out[stat
 
 /* Index of `text` among choices, -1 when unknown; *later: marked `!`. */
 int fr_choice_find(const char *choices, const char *text, bool *later);
-/* All that are in this version. */
+/* Lists all choices of this version. */
 void fr_choice_words(const char *choices, struct fr_words *words);
 /* The i-th choice without its mark, NUL-terminated in out. */
 void fr_choice_name(const char *choices, int index, char out[static 32]);

@@ -1,5 +1,5 @@
-/* Collecting and writing problems, and the suggestion behind "did you mean". Nothing here knows an
- * option. */
+/* Collecting and writing problems, and the suggestion after "did you mean". This file does not know
+ * any option. */
 #include "problem.h"
 
 #include <stdarg.h>
@@ -16,18 +16,18 @@ enum {
     EDIT_DISTANCE_MAX = 2,
     PREFIX_MIN = 3,
     EXPECTED_MAX = 28, /* longer lists are not printed */
-    CUT_MIN = 80,      /* texts are cut in messages from there on */
+    CUT_MIN = 80,      /* texts from this length on are cut in messages */
 };
 
 static bool comes_before(const struct fr_problem_entry *a, const struct fr_problem_entry *b)
 {
     if (a->source != b->source)
-        return false; /* file first, then each --set in its order: the order of arrival */
+        return false; /* the file comes first, then each --set in the order of arrival */
     return a->line != b->line ? a->line < b->line : a->column < b->column;
 }
 
-/* Every quotation of the node's text, whole or cut, becomes what was written. A quotation ends at a
- * backquote; one that is cut has CUT_MIN bytes at least. */
+/* Replaces every quotation of the node's text, whole or cut, by what was written. A quotation ends
+ * at a backquote; one that is cut has at least CUT_MIN bytes. */
 static void show_as_written(const struct fr_node *node, char *text, size_t size)
 {
     if (!node->written)
@@ -94,7 +94,7 @@ void fr_problems_release(struct fr_problems *problems)
 
 void fr_words_add(struct fr_words *words, const char *text, size_t size)
 {
-    if (size > 0 && words->count < FR_WORDS_MAX) /* not a name that was refused */
+    if (size > 0 && words->count < FR_WORDS_MAX) /* an empty name was refused before */
         words->items[words->count++] = (struct fr_word){text, size};
 }
 
@@ -145,7 +145,7 @@ const struct fr_word *fr_words_nearest(const struct fr_words *words, const char 
 void fr_problem_unknown(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *what,
                         const struct fr_words *known)
 {
-    /* hostile input must not buy edit distances without end */
+    /* hostile input must not cost an unlimited number of edit distances */
     if (problems->count == FR_PROBLEMS_MAX) {
         problems->dropped += 1;
         return;

@@ -1,4 +1,4 @@
-/* What is wrong with a configuration: every problem is kept, sorted by place, and written in one go
+/* The problems of a configuration: every problem is kept, sorted by place, and written at the end
  * as `file:line:col: path: problem; expected ..; did you mean ..?`.
  *
  * Owns: its texts. Thread: one owner. */
@@ -12,8 +12,8 @@
 #include "base/buffer.h"
 
 enum {
-    FR_PROBLEMS_MAX = 100, /* nobody reads more at once */
-    FR_WORDS_MAX = 1024,   /* slots and layers together stay below */
+    FR_PROBLEMS_MAX = 100, /* more would not be read at a time */
+    FR_WORDS_MAX = 1024,   /* exceeds all slots and layers together */
     FR_PATH_MAX = 512,     /* a longer path is cut in messages */
 };
 
@@ -31,7 +31,7 @@ struct fr_problems {
     struct fr_problem_entry entries[FR_PROBLEMS_MAX];
 };
 
-/* Names to choose a suggestion from. */
+/* The words from which a suggestion is chosen. */
 struct fr_word {
     const char *text;
     size_t size;
@@ -42,20 +42,21 @@ struct fr_words {
     struct fr_word items[FR_WORDS_MAX];
 };
 
-/* False, so that who may not go on can return it. Where the node's text was made of references, the
- * message quotes them as they are written and not what they stand for, which may be a secret. */
+/* Returns false, so that a caller that must stop can return it. If the node's text was made from
+ * references, the message quotes them as they are written, and not their values, which may be
+ * secret. */
 bool fr_problem(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* "<what> `word`; expected a, b or c; did you mean `a`?" */
+/* Writes "<what> `word`; expected a, b or c; did you mean `a`?". */
 void fr_problem_unknown(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *what,
                         const struct fr_words *known);
-/* `kind` stands before each text: "" or "warning: ". */
+/* `kind` comes before each text: "" or "warning: ". */
 void fr_problems_write(const struct fr_problems *problems, const char *kind, struct fr_buffer *out);
 void fr_problems_release(struct fr_problems *problems);
 
 void fr_words_add(struct fr_words *words, const char *text, size_t size);
-/* The known word within edit distance 2 (and shorter than the word), or that begins with it or that
- * it begins with; NULL if none. */
+/* Returns the known word that is within edit distance 2 (and shorter than the word), or that is a
+ * prefix of the word or has it as a prefix; NULL if none. */
 const struct fr_word *fr_words_nearest(const struct fr_words *words, const char *text);
 
 #endif

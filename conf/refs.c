@@ -1,6 +1,5 @@
-/* References that are a name: `slot`, `slot.part`, `layer`; what each is called and shown as. A
- * sequence slot alone is read step by step; whether its reader can do that is shapes.c's
- * question. */
+/* References that are a name (`slot`, `slot.part`, `layer`), and how each is called and shown. A
+ * sequence slot alone is read step by step; shapes.c checks whether its reader can do that. */
 #include <stdio.h>
 #include <string.h>
 
@@ -71,14 +70,14 @@ static void refuse_ref(struct fr_loader *loader, const struct fr_layer_draft *dr
     fr_refuse_unknown(loader, node, draft->path, what);
 }
 
-/* The part of a reference to a slot with a table; false after a problem. */
+/* Resolves the part of a reference to a slot with a table; false after a problem. */
 static bool resolve_part(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node,
                          const char *part, struct fr_conf_ref *ref)
 {
     const struct fr_conf *conf = loader->conf;
     const struct fr_conf_slot *slot = &conf->slots[ref->index];
     if (slot->table == FR_NO_INDEX)
-        return false; /* the slot's own problem */
+        return false; /* the slot's own problem is reported already */
     const struct fr_conf_table *table = &conf->tables[slot->table];
     char parts[FR_PARTS_MAX * (FR_NAME_MAX + 2) + 1] = "";
     for (uint32_t i = 0; i < table->n_parts; i++) {
@@ -92,7 +91,7 @@ static bool resolve_part(struct fr_loader *loader, const struct fr_layer_draft *
     if (ref->part != FR_NO_INDEX)
         return true;
     if (table->n_parts == 0)
-        return false; /* the table's own problem */
+        return false; /* the table's own problem is reported already */
     if (part)
         return fr_refuse(loader, node, draft->path, "table `%s` has no part `%.80s`; expected one of %s", table->name,
                          part, parts);

@@ -1,4 +1,4 @@
-/* What each operation of layers takes, as the vocabulary's list says. */
+/* What each operation of layers takes, from the vocabulary's list. */
 #include "base/check.h"
 #include "conf/conf.h"
 

@@ -1,8 +1,8 @@
-/* What samples call a slot or a label where that is not its name: `key`, any text of a bounded
- * size, because names of others need not fit the grammar of ours.
+/* `key`: the name of a slot or a label in samples if it differs from its own name. Any text of a
+ * bounded size is allowed, because foreign names need not follow our grammar.
  *
- * A key is unique among the keys of its map, where a slot or label without one is called by its
- * name. Derived labels and computed slots are not carried and have none. */
+ * A key is unique among the keys of its map, in which a slot or label without a key has its name.
+ * Derived labels and computed slots are not in samples and have no key. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ FR_SHOW(sample_key)
     return *key ? fr_tree_text(tree, *key) : NULL;
 }
 
-/* A key and the entry of the file that has it. */
+/* A key, and the entry of the file that has it. */
 struct carried {
     const char *key;
     uint32_t entry;
@@ -56,7 +56,7 @@ static void refuse_twice(struct fr_loader *loader, const struct fr_node *node, c
                          uint32_t n)
 {
     qsort(keys, n, sizeof(*keys), by_key);
-    for (uint32_t i = 1; i < n; i++) { /* a name that was refused is empty */
+    for (uint32_t i = 1; i < n; i++) { /* a refused name is empty */
         if (strcmp(keys[i - 1].key, keys[i].key) != 0 || keys[i].key[0] == '\0')
             continue;
         char at[FR_PATH_MAX];

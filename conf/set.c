@@ -1,5 +1,5 @@
-/* `--set path=value`: an overlay on the tree, before any check, so that a wrong one is reported
- * like a wrong line of the file. */
+/* `--set path=value`: an overlay on the tree, applied before any check, so that a wrong one is
+ * reported like a wrong line of the file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static struct fr_node *key_node(struct fr_arena *arena, const struct fr_node *at
     return key;
 }
 
-/* The child to go on in; maps are made where nothing is. */
+/* Returns the child in which to continue; missing maps are made. */
 static struct fr_node *descend(struct fr_arena *arena, struct fr_node *node, struct fr_node *key)
 {
     if (node->kind == FR_NODE_LIST) {
@@ -49,7 +49,7 @@ static struct fr_node *descend(struct fr_arena *arena, struct fr_node *node, str
 
 void fr_document_set(struct fr_arena *arena, struct fr_problems *problems, struct fr_node *root, const char *set)
 {
-    /* The path alone: the value may be a secret. */
+    /* Only the path is shown: the value may be a secret. */
     const char *equals = strchr(set, '=');
     size_t path = equals ? (size_t)(equals - set) : strlen(set), room = path + sizeof("--set ");
     char *source = fr_arena_take(arena, room);
@@ -65,7 +65,8 @@ void fr_document_set(struct fr_arena *arena, struct fr_problems *problems, struc
     struct fr_node *node = root;
     const char *from = set;
     for (;;) {
-        /* Below a map of free keys the rest is one key: ingest.kafka.security.protocol. */
+        /* Below a map of free keys, the rest of the path is one key:
+         * ingest.kafka.security.protocol. */
         char prefix[FR_PATH_MAX];
         snprintf(prefix, sizeof(prefix), "%.*s", from > set ? (int)(from - set - 1 > 500 ? 500 : from - set - 1) : 0,
                  set);

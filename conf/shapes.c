@@ -1,8 +1,8 @@
-/* Shapes of layers: a vector [n] (one row per sample) or a sequence [T, n] (one row per step, T
- * differs from sample to sample). Inferred here only: the graph trusts width and is_sequence.
- * What a configuration (or a model description from a topic) asks for must also be possible to
- * allocate. Parameters and activations have stated bounds. A layer that reads a refused one is
- * left out, so that each mistake is reported once. */
+/* Shapes of layers: a vector [n] (one row per sample) or a sequence [T, n] (one row per step; T
+ * differs from sample to sample). They are inferred only here, and the graph relies on width and
+ * is_sequence. What a configuration (or a model description from a topic) requests must also be
+ * possible to allocate, so parameters and activations are bounded. A layer that reads a refused
+ * layer is skipped, so that each mistake is reported once. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,15 +14,15 @@
 enum {
     WIDTH_MAX = 1 << 20,      /* numbers one layer reads from, or gives for, a sample or step */
     PARAMETERS_MAX = 1 << 28, /* of all layers: 1 GiB of f32 */
-    /* What all layers read, give and have inside for one sample, steps of sequences at their most:
-     * 16 MiB of f32, 2 GiB of a chunk of 128 samples. */
+    /* The numbers that all layers read, return and have inside for one sample, with sequences at
+     * their longest: 16 MiB of f32, 2 GiB for a chunk of 128 samples. */
     ACTIVATIONS_MAX = 1 << 22,
 };
 
-/* Of the layers so far. */
+/* Totals of the layers so far. */
 struct totals {
     uint64_t parameters, activations;
-    uint32_t steps[FR_LAYERS_MAX]; /* of a layer that is a sequence, at most; else 1 */
+    uint32_t steps[FR_LAYERS_MAX]; /* most steps of a layer that is a sequence; otherwise 1 */
 };
 
 /* A range of a layer's or loss's references. */
@@ -109,7 +109,7 @@ static bool want_sequences(const struct inputs *in)
     return true;
 }
 
-/* All vectors, or all sequences. */
+/* Checks that the inputs are all vectors, or all sequences. */
 static bool want_one_kind(const struct inputs *in)
 {
     for (uint32_t r = 1; r < in->n_refs; r++) {
@@ -156,7 +156,7 @@ static uint64_t gru_parameters(uint64_t in, uint64_t units)
     return (in + units + 2) * 3 * units;
 }
 
-/* Operations with a plain argument; parameters only grows by what the layer learns. */
+/* Infers operations with a plain argument; *parameters grows only by what the layer learns. */
 static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *layer, struct fr_conf_shape *out,
                         uint64_t *parameters)
 {
@@ -257,7 +257,7 @@ static bool infer_mixture(const struct inputs *gate, const struct inputs *expert
     return true;
 }
 
-/* Steps a sample has at most in what the references give; 1 of vectors. */
+/* Returns the most steps of a sample in the references' results; 1 for vectors. */
 static uint32_t steps_of(const struct inputs *in, const struct totals *totals)
 {
     uint32_t steps = 1;
@@ -271,8 +271,8 @@ static uint32_t steps_of(const struct inputs *in, const struct totals *totals)
     return steps;
 }
 
-/* Numbers inside a layer for a sample or step: what its units give, gates of recurrences, the
- * products of attention, the steps of a cross. */
+/* Returns the numbers inside a layer for a sample or step: results of its units, gates of
+ * recurrences, products of attention, steps of a cross. */
 static uint64_t inner_width(const struct fr_conf_layer *layer, uint64_t reads)
 {
     uint64_t units = 0, factor = layer->op == FR_LAYER_GRU ? 6 : layer->op == FR_LAYER_EXPERTS ? layer->count : 1;

@@ -1,5 +1,5 @@
-/* What is to do after a table or slot was read. The same code reads the model JSON, so its bounds
- * are the bounds of both. */
+/* What is done after a table or slot was read. The same code reads the model JSON, so its bounds
+ * apply to both. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 /* ---- tables ---- */
 
-/* A vector needs to differ from others at the start, or it never learns behind a product; a weight
- * of FTRL need not. */
+/* Vectors must differ from each other at the start; otherwise they never learn through a product. A
+ * weight of FTRL need not differ. */
 static void default_init(const struct fr_node *node, struct fr_conf_part *part)
 {
     if (fr_node_get(node, "init"))
@@ -27,7 +27,7 @@ FR_READ(part)
     default_init(node, scope);
 }
 
-/* One gate a table; keys of two say two things. */
+/* Checks that a table has exactly one gate; the keys of two gates would contradict each other. */
 static void one_gate(struct fr_loader *loader, const struct fr_node *node, const char *path,
                      struct fr_conf_table *table)
 {
@@ -77,8 +77,7 @@ FR_READ(slot)
     if (fr_slot_has_numbers(slot->kind)) {
         slot->admit = slot->touch = false;
         slot->max_ids = slot->max_len = 0;
-        /* Without standardize or a time a missing value always reads as something: 0 unless said
-         * otherwise. */
+        /* Without standardize or a time, a missing value always has a value: the default, or 0. */
         if (!fr_transform_learns(slot->transform) && fr_conf_slot_numbers(slot) == slot->dim)
             slot->has_default = true;
     } else {
@@ -90,8 +89,8 @@ FR_READ(slot)
             slot->max_ids = 0;
         if (slot->source == FR_SOURCE_BUCKETS)
             slot->max_ids = 1;
-        /* A bucket's number says nothing without its slot: two of them in one table must not
-         * meet. */
+        /* The number of a bucket means nothing without its slot, so buckets of two slots in one
+         * table must not meet. */
         if (slot->name_space[0] == '\0' && slot->source != FR_SOURCE_SAMPLE)
             memcpy(slot->name_space, slot->name, sizeof(slot->name_space));
         if (slot->name_space[0] == '\0' && slot->table != FR_NO_INDEX)

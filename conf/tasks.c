@@ -10,7 +10,8 @@
 
 /* ---- labels ---- */
 
-/* A label that needs itself, through `of` or `given`. Marks: 0 new, 1 on the way, 2 done. */
+/* Says whether a label needs itself, through `of` or `given`. Marks: 0 new, 1 in progress, 2
+ * done. */
 static bool is_circular(const struct fr_conf *conf, int32_t label, uint8_t *marks)
 {
     if (label == FR_NO_INDEX || marks[label] == 2)
@@ -182,7 +183,7 @@ FR_READ(task)
 
 static const char *const next_step_roles[] = {"states", "positives", "negatives"};
 
-/* The references in order, of a list or of a map of roles. */
+/* Collects the references in order, from a list or a map of roles. */
 static bool loss_arguments(struct fr_loader *loader, const struct fr_node *node, const char *path,
                            enum fr_aux_loss kind, const struct fr_node *out[static 3])
 {

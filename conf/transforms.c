@@ -1,9 +1,9 @@
 /* Transforms of dense slots: how they are read and written, and how many numbers they make.
  *
- * A transform is a name, a map or a list of them, applied in order. log1p and clip come first, any
- * number of them; standardize or bucketize, if there, is last, because the network does it; a time
- * of day or of the week stands alone: what it gives is a point of the unit circle, and nothing
- * above would leave it there. What becomes of a number: numerics/transform_values.h. */
+ * A transform is a name, a map, or a list of these, applied in order. log1p and clip come first,
+ * any number of them. standardize or bucketize, if present, is last, because the network applies
+ * it. A time of day or of the week is alone: its result is a point on the unit circle, and no other
+ * transform would keep it there. The arithmetic is in numerics/transform_values.h. */
 #include <float.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +75,7 @@ FR_SHOW(transform)
     struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
     for (uint32_t i = 0; i < count; i++)
         fr_tree_put(tree, list, NULL, show_step(tree, slot, i));
-    /* One stands alone, and so does `none`. */
+    /* a single transform is shown alone, and so is `none` */
     return count > 1 ? list : show_step(tree, slot, 0);
 }
 
@@ -116,12 +116,12 @@ static bool takes_numbers(enum fr_transform kind)
     return fr_transform_argument(kind) != FR_TAKES_NOTHING;
 }
 
-/* The transform a node names; false after a problem. *body: what a map says about it. */
+/* Finds the transform that a node names; false after a problem. *body: the map's value for it. */
 static bool named(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
                   const char *path, enum fr_transform *kind, const struct fr_node **body)
 {
     bool map = node->kind == FR_NODE_MAP;
-    *body = map && node->count == 1 ? node->values[0] : node; /* of a name nothing is read */
+    *body = map && node->count == 1 ? node->values[0] : node; /* nothing is read from a name */
     if (map && node->count == 1 && fr_transform_parse(node->keys[0]->text, kind) && takes_numbers(*kind))
         return true;
     if (map && node->count != 1)

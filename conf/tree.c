@@ -67,8 +67,8 @@ struct fr_node *fr_tree_names(struct fr_tree *tree, const char *of, const int32_
 
 /* ---- rows ---- */
 
-/* Maps of named things stay maps in the configuration and are lists in the other views. What says
- * nothing but its name is left out of the training record. */
+/* Maps of named things stay maps in the configuration and are lists in the other views. An entry
+ * that has only its name is left out of the training record. */
 static struct fr_node *show_entries(struct fr_tree *tree, const struct fr_option *option, const void *base)
 {
     bool map = option->named && tree->view == FR_VIEW_CONFIG;
@@ -138,7 +138,7 @@ static bool is_shown(const struct fr_tree *tree, const struct fr_option *option,
     const char *place = base;
     if (option->type == FR_OPTION_LATER || option->shorthand || !fr_option_applies(option, base))
         return false;
-    /* What a layer learns with is one thing in the training record. */
+    /* The training record contains only the optimizer of a layer. */
     unsigned takes = option->takes && tree->view == FR_VIEW_TRAINING ? FR_LAYER_OPTIMIZER : option->takes;
     if (takes && !(fr_layer_rule(((const struct fr_conf_layer *)base)->op)->options & takes))
         return false;

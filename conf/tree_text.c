@@ -1,5 +1,5 @@
-/* Tree -> text: YAML for people, canonical JSON for hashing and comparing. Which nodes there are is
- * not known here. */
+/* Tree -> text: YAML for people, canonical JSON for hashing and comparing. This file does not know
+ * which nodes there are. */
 #include <string.h>
 
 #include "document.h"
@@ -43,7 +43,7 @@ static void write_block(const struct fr_node *node, int indent, struct fr_buffer
     for (uint32_t i = 0; i < node->count; i++) {
         const struct fr_node *value = node->values[i];
         const char *key = node->kind == FR_NODE_MAP ? node->keys[i]->text : NULL;
-        /* Without quotes this name would be no name. */
+        /* Without quotes this name would be read as null. */
         const char *quote = key && strcmp(key, "null") == 0 ? "\"" : "";
         fr_buffer_printf(out, "%*s%s%s%s%s", indent, "", quote, key ? key : "-", quote, key ? ":" : "");
         if (value->kind == FR_NODE_SCALAR || value->flow || value->count == 0) {
@@ -62,7 +62,7 @@ void fr_document_write_yaml(const struct fr_node *map, struct fr_buffer *out)
     fr_buffer_terminate(out);
 }
 
-/* The map's entry with the least key behind `last`. */
+/* Returns the map's entry with the least key greater than `last`. */
 static uint32_t next_key(const struct fr_node *map, const char *last)
 {
     uint32_t least = map->count;
@@ -88,7 +88,7 @@ static void write_json(const struct fr_node *node, struct fr_buffer *out)
     fr_buffer_append(out, map ? "{" : "[", 1);
     for (uint32_t n = 0; n < node->count; n++) {
         uint32_t i = map ? next_key(node, last) : n;
-        if (i == node->count) /* the rest are keys that came before, or an empty one */
+        if (i == node->count) /* the remaining keys came before, or there are none */
             break;
         last = map ? node->keys[i]->text : "";
         if (n > 0)

@@ -1,5 +1,6 @@
-/* Warnings of what is right and yet does nothing: tables that never get a row, slots and layers
- * that no task and no loss depends on. A misspelled or forgotten reference looks like this. */
+/* Warnings about valid entries that have no effect: tables that never get a row, and slots and
+ * layers on which no task and no loss depends. A misspelled or forgotten reference looks like
+ * this. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 struct use {
     bool layers[FR_LAYERS_MAX];
     bool slots[FR_SLOTS_MAX];
-    bool named[FR_SLOTS_MAX]; /* by a layer, also by one that nothing depends on */
+    bool named[FR_SLOTS_MAX]; /* named by a layer, even by one on which nothing depends */
 };
 
 static void mark_refs(struct use *use, const struct fr_conf_ref *refs, uint32_t count)
@@ -21,7 +22,7 @@ static void mark_refs(struct use *use, const struct fr_conf_ref *refs, uint32_t 
     }
 }
 
-/* Layers are in evaluation order: whoever reads one stands behind it. */
+/* Layers are in evaluation order, so the readers of a layer come after it. */
 static void find_use(const struct fr_conf *conf, struct use *use)
 {
     for (uint32_t t = 0; t < conf->n_tasks; t++)
@@ -39,7 +40,7 @@ static void find_use(const struct fr_conf *conf, struct use *use)
     }
     if (conf->metrics.gauc_by != FR_NO_INDEX)
         use->slots[conf->metrics.gauc_by] = true;
-    /* A cross may be made of buckets; neither of a cross. */
+    /* A cross may contain buckets; neither contains a cross. */
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t s = 0; s < conf->n_slots; s++)
             for (uint32_t i = 0; use->slots[s] && i < conf->slots[s].n_sources; i++)

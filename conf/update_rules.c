@@ -1,13 +1,13 @@
-/* Readers of optimizers and initial weights. Rows of tables and layers take different ones of the
- * same list: what is not for a place is refused there by name. */
+/* Readers of optimizers and initial weights. Rows of tables and layers accept different entries of
+ * the same list; an entry that a place does not accept is refused there by name. */
 #include <stdio.h>
 #include <string.h>
 
 #include "forms.h"
 #include "scalar.h"
 
-/* `name` or a map of one key: the key's node, its body (NULL for a bare name); NULL and a problem
- * otherwise. */
+/* Reads `name` or a map of one key: returns the key's node and its body (NULL for a bare name);
+ * NULL after a problem. */
 static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_node *node, const char *path,
                                      const struct fr_node **body)
 {
@@ -23,8 +23,8 @@ static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_n
     return node->keys[0];
 }
 
-/* Says whether the option takes the name; a problem otherwise: of a name that another place takes,
- * or of one that is not `known`. */
+/* Returns whether the option takes the name. Otherwise reports a name that another place takes, or
+ * one that is not `known`. */
 static bool takes(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *name,
                   const char *path, bool known, const char *unknown)
 {

@@ -1,10 +1,11 @@
-/* Names that users write, each kind of them one list: the list makes the enum, the text, the way
- * back and the choices that messages and OPTIONS.md show.
+/* Names that users write, one list per kind: the list makes the enum, the text, the conversion from
+ * text and the choices that messages and OPTIONS.md show.
  *
- * A list is a macro that calls KIND(enumerator, "text", ..) once a name; further columns are its
- * own. What other modules ask of a name is a column (FR_KIND_COLUMN), behaviour a switch without a
- * default: a new row is a compile error until it has its columns and its cases. Nobody compares a
- * kind with one of its names (tests/style/kinds). Valid as C17 and as CUDA C++. Thread: any. */
+ * A list is a macro that calls KIND(enumerator, "text", ..) once per name; further columns are its
+ * own. A property of a name that other modules need is a column (FR_KIND_COLUMN); behaviour is a
+ * switch without a default. So a new row is a compile error until it has its columns and its cases.
+ * Code never compares a kind with one of its names (tests/style/kinds). Valid as C17 and as CUDA
+ * C++. Thread: any. */
 #ifndef FR_VOCABULARY_KINDS_H
 #define FR_VOCABULARY_KINDS_H
 
@@ -29,7 +30,7 @@
 #else
 #define FR_KIND_FUNCTION static inline
 #endif
-/* A column of the list: function(name) gives what CASE(name, text, ..) returns for each row. CASE
+/* A column of the list: function(name) returns what CASE(name, text, ..) returns for the row. CASE
  * names every column up to its own, so that a row without it does not compile. */
 #define FR_KIND_COLUMN(result, function, kind, LIST, CASE)                                                             \
     FR_KIND_FUNCTION result function(enum kind name)                                                                   \
@@ -44,12 +45,13 @@
 #define FR_KIND_OR(name, text, ...) " or " text
 #define FR_KIND_QUOTED(name, text, ...) " `" text "`"
 
-/* "a|b|c", in the order of the list; a literal `more` behind it: "|d!", not in this version. */
+/* "a|b|c", in the order of the list, then the literal `more`: "|d!", not in this version. */
 /* Two literals become one. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_CHOICES_AND(LIST, more) (&LIST(FR_KIND_CHOICE) more[1])
 #define FR_CHOICES(LIST) FR_CHOICES_AND(LIST, "")
 
-/* enum kind is there: kind_text gives a name, kind_parse finds it (false: no such name). */
+/* Defines kind_text, which returns a name, and kind_parse, which finds it (false: no such name).
+ * enum kind exists already. */
 #define FR_KIND_WORDS(kind, LIST)                                                                                      \
     static inline const char *kind##_text(enum kind name)                                                              \
     {                                                                                                                  \

@@ -58,8 +58,8 @@ FR_KIND_COLUMN(bool, fr_loss_has_prior, fr_task_loss, FR_TASK_LOSSES, FR_LOSS_PR
 FR_KIND_COLUMN(bool, fr_loss_takes_product, fr_task_loss, FR_TASK_LOSSES, FR_LOSS_PRODUCT)
 FR_KIND_COLUMN(const char *, fr_loss_options, fr_task_loss, FR_TASK_LOSSES, FR_LOSS_OPTIONS)
 
-/* "`logloss`, `none`, .., `pairwise`" and a literal `more` behind it; "logloss, focal" and more,
- * those with a prior; "logloss or none", those of products. */
+/* "`logloss`, `none`, .., `pairwise`" and then the literal `more`; "logloss, focal" and more, the
+ * losses with a prior; "logloss or none", the losses of products. */
 #define FR_LOSS_QUOTED(name, text, ...) ", `" text "`"
 #define FR_TASK_LOSSES_AND(more) (&FR_TASK_LOSSES(FR_LOSS_QUOTED) more[2])
 #define FR_LOSS_IF_LOG_ODDS(text) text

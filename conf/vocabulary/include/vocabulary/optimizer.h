@@ -6,8 +6,8 @@
 
 #include "vocabulary/kinds.h"
 
-/* KIND(name, text, number, where, values, extra): the number stands in saved states and never
- * changes; ROWS of tables, LAYERS or BOTH; state floats per value and beside them. */
+/* KIND(name, text, number, where, values, extra): the number is stored in saved states and never
+ * changes; ROWS of tables, LAYERS or BOTH; state floats per value, and additional ones. */
 #define FR_OPTIMIZERS(KIND)                                                                                            \
     KIND(FR_OPT_SGD, "sgd", 0, BOTH, 0, 0)                                                                             \
     KIND(FR_OPT_MOMENTUM, "momentum", 5, BOTH, 1, 0)                                                                   \
@@ -59,8 +59,8 @@ static inline uint32_t fr_dense_states(enum fr_optimizer_kind kind)
     return 0;
 }
 
-/* Says whether one goes on from the state of the other: the same numbers, meaning the same. Where
- * only their count is equal (momentum: a mean; adagrad: a sum of squares), it does not. */
+/* Returns whether one optimizer continues from the state of the other: the same numbers with the
+ * same meaning. An equal count is not enough (momentum: a mean; adagrad: a sum of squares). */
 static inline bool fr_optimizer_same_state(enum fr_optimizer_kind a, enum fr_optimizer_kind b)
 {
     if (a == FR_OPT_ADAMW || a == FR_OPT_GROUP_FTRL)

@@ -1,4 +1,4 @@
-/* Poolings: several rows to one. Each is a layer operation too (vocabulary/layer.h). */
+/* Poolings combine several rows into one. Each is a layer operation too (vocabulary/layer.h). */
 #ifndef FR_VOCABULARY_POOLING_H
 #define FR_VOCABULARY_POOLING_H
 

@@ -1,4 +1,5 @@
-/* Why a row goes: the store's counts, the delta format's `why`, the rules of expiry. */
+/* Reasons for the removal of a row: the store's counts, the delta format's `why`, the rules of
+ * expiry. */
 #ifndef FR_VOCABULARY_REMOVAL_H
 #define FR_VOCABULARY_REMOVAL_H
 
