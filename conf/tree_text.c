@@ -88,7 +88,7 @@ static void write_json(const struct fr_node *node, struct fr_buffer *out)
     fr_buffer_append(out, map ? "{" : "[", 1);
     for (uint32_t n = 0; n < node->count; n++) {
         uint32_t i = map ? next_key(node, last) : n;
-        if (i == node->count) /* the remaining keys came before, or there are none */
+        if (i == node->count) /* the remaining keys came before, or one is empty */
             break;
         last = map ? node->keys[i]->text : "";
         if (n > 0)

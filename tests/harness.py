@@ -57,8 +57,8 @@ def run_cases(cases, names):
 
 
 class Kafka:
-    """One KRaft node without topics; a context manager. Where tests/run asks for it (FRESHET_NODES), one that an earlier suite left, emptied: a JVM takes
-    ten seconds of a core to start. `own`, or any argument of kafka/start: a fresh one, which may be stopped with `stop` and goes on with `start`."""
+    """One KRaft node without topics; a context manager. Where tests/run requests it (FRESHET_NODES), a node that an earlier suite left, emptied: a JVM takes
+    ten seconds of a core to start. With `own`, or any argument of kafka/start, a fresh node, which `stop` may stop and `start` continues."""
 
     def __init__(self, *arguments, own=False):
         self.lock = None if own or arguments or not NODES else self._borrow()
@@ -211,7 +211,7 @@ class Daemon:
         return self.process.poll() is None
 
     def wait_exit(self, seconds=PATIENCE):
-        """A daemon whose log goes on is slow (a sanitizer, a loaded machine), not stuck: it gets the time again, at most six times."""
+        """A daemon whose log continues is slow (a sanitizer, a loaded machine), not stuck: it gets the time again, at most six times."""
         for _ in range(6):
             written = len(self.log())
             try:

@@ -15,11 +15,12 @@
 
 /* One behaviour. Its name is a sentence; `state` is what the fixture left, where there is one. */
 #define FR_CASE(name) static void name(void **state __attribute__((unused)))
-/* What goes before or after a case or a program; 0: done. */
+/* The work before or after a case or a program; returns 0 on success. */
 #define FR_FIXTURE(name) static int name(void **state __attribute__((unused)))
 
-/* Waits for what comes in its own time: repeats the statement behind it until the condition holds.
- * Only a test that fails waits for the end of the patience, so that no load makes one fail. */
+/* Waits for an asynchronous result: repeats the statement after it until the condition holds. Only
+ * a failing test waits until the patience ends, so that a loaded machine does not make a test
+ * fail. */
 #define FR_UNTIL(condition)                                                                                            \
     for (int64_t end_ = fr_now_s() + FR_PATIENCE_S; !(condition); assert_true(fr_now_s() < end_))
 

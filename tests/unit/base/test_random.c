@@ -256,7 +256,7 @@ FR_CASE(many_at_once_are_those_drawn_one_by_one)
     }
 }
 
-/* Any number of keys and values from any index on; nothing beside them is written. */
+/* Any number of keys and values, from any index on; nothing outside them is written. */
 FR_CASE(weights_of_many_keys_are_those_drawn_one_by_one)
 {
     enum { KEYS = 21, N_MAX = 40, BEFORE = 3 };

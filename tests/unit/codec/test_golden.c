@@ -1,5 +1,5 @@
 /* The records of one epoch, byte for byte as in tests/golden/delta_epoch.jsonl.
- * FRESHET_WRITE_GOLDEN=1 writes the file anew: only for a change of the format, which is a new
+ * FRESHET_WRITE_GOLDEN=1 writes the file again: only for a change of the format, which is a new
  * version. */
 #include "case.h"
 

@@ -23,7 +23,7 @@ static const char text[] =
 
 static enum fr_status parse(const char *bytes, size_t size, struct fr_manifest *out, struct fr_err *err)
 {
-    /* no byte behind it is readable */
+    /* no byte after the text is readable */
     char *copy = malloc(size ? size : 1);
     FR_CHECK(copy);
     memcpy(copy, bytes, size);

@@ -133,7 +133,7 @@ static bool expected_list(const char *name, struct fr_buffer *out)
     return out->size > 0;
 }
 
-/* Says whether two texts are equal but for where their lines end. */
+/* Says whether two texts are equal apart from the places of their line ends. */
 static bool reads_the_same(const char *a, size_t n, const char *b)
 {
     for (size_t i = 0; i < n; i++)

@@ -1,5 +1,5 @@
-/* Where each optimizer may stand and what its numbers may be: the loader is the only one who asks,
- * whoever computes relies on it (values that stay finite: trainer/ops/README.md). */
+/* Where each optimizer may be used, and which numbers it may have. The loader alone checks this,
+ * and all code that computes relies on it (values that stay finite: trainer/ops/README.md). */
 #include "conf_fixture.h"
 
 /* With that optimizer at that place; `problem` NULL: it is accepted. */

@@ -1,5 +1,5 @@
-/* A signal during recovery: the start ends within moments, and says that nothing was lost. What
- * restores is scripted: it goes on until it is told to stop. */
+/* A signal during recovery: the start ends within moments, and reports that nothing was lost. The
+ * restoring module is scripted: it continues until it is requested to stop. */
 #include "case.h"
 
 #include <signal.h>

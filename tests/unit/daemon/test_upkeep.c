@@ -1,5 +1,5 @@
-/* Limits, folds and the disk, by a fake clock: why reading pauses and when it goes on, also while a
- * fold runs. */
+/* Limits, folds and the disk, by a fake clock: why reading pauses and when it continues, also while
+ * a fold runs. */
 #include "world.h"
 
 #include <fcntl.h>

@@ -26,7 +26,7 @@ struct world {
     struct fr_durable_status durable;
     uint64_t letters;
     bool held;
-    /* what they were told */
+    /* the calls that they received */
     unsigned starts, reads, served, checks, folds, acknowledgements, commits, tellings;
     unsigned appends;
     void (*beside_fold)(void); /* called in the middle of one */

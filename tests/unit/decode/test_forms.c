@@ -58,8 +58,8 @@ static void see_batch(struct seen *seen, struct fr_batch *batch)
     fr_batch_clear(batch);
 }
 
-/* Decodes a record into batches of at least `limit` samples. resume: a batch that ends in
- * mid-record is followed by a decoder that starts anew at the item where it ended. */
+/* Decodes a record into batches of at least `limit` samples. resume: after a batch that ends in
+ * mid-record, a new decoder starts at the item where the batch ended. */
 static void feed(struct fixture *f, const struct writer *w, const size_t span[2], uint32_t limit, bool resume,
                  struct seen *seen)
 {

@@ -147,7 +147,7 @@ static void a_refused_step_changes_nothing_and_names_the_same_samples(void **sta
         n[i] = fr_graph_suspects(twin->graph, &twin->fx.batch, &twin->fx.rows, found[i]);
         assert_true(tw_hash(twin) == before);
         make(twin, false, 3);
-        (void)tw_step(twin); /* and learning goes on */
+        (void)tw_step(twin); /* learning continues */
         assert_true(tw_hash(twin) != before);
     }
     assert_true(n[0] > 0);
@@ -393,8 +393,8 @@ static void rows_of_one_batch_that_do_not_fit_are_an_error(void **state)
     tw_close(&twin);
 }
 
-/* A key that went and came back begins anew, whatever the device has of it; its first values are
- * not seen by the batch that made it. */
+/* A key that was removed and came back starts from its first values, whatever the device still has
+ * of it. The batch that made the row does not see those values. */
 static void a_row_made_anew_is_not_the_one_of_before(void **state)
 {
     (void)state;

@@ -77,7 +77,7 @@ static struct life live(const struct scene *scene, struct disk *disk)
     return life;
 }
 
-/* After any end: the state opens, is whole, and goes on. */
+/* After any end, the state opens, is complete, and continues. */
 static void check_after(const struct scene *scene, const struct life *life, uint64_t call)
 {
     struct fr_durable *durable = NULL;

@@ -366,7 +366,7 @@ FR_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in)
     assert_non_null(strstr(err.text, "epoch 1"));
     assert_int_equal(fr_durable_fold(durable, &err), FR_E_CORRUPT); /* fail-stop */
     assert_int_equal(scene_append(&scene, durable, 4, &err), FR_E_CORRUPT);
-    assert_non_null(strstr(err.text, "epoch 1")); /* whoever asks is told why */
+    assert_non_null(strstr(err.text, "epoch 1")); /* later callers get the reason */
     struct fr_cold_sentinel sentinel;
     assert_int_equal(fr_cold_read_sentinel(durable->cold, NULL, &sentinel, &err), FR_OK);
     assert_int_equal(sentinel.epoch, 0);
@@ -485,7 +485,7 @@ FR_CASE(a_compaction_without_room_waits_and_goes_on_by_itself)
     scene_fold(durable);
     FR_UNTIL (fr_cold_background_errors(durable->cold) > 0)
         continue;
-    /* folds and reads go on meanwhile, while they have room themselves */
+    /* meanwhile folds and reads continue as long as they have room themselves */
     struct fr_stage stage;
     fr_stage_init(&stage);
     stage.epoch = e + 1;

@@ -1,6 +1,6 @@
 /* Sorted files in tests/golden: one that a fold's writer wrote, and one of each version of RocksDB
- * that a distribution brings. Whoever wrote them they hold the same bytes up to their properties;
- * this version of RocksDB writes those bytes, too, and both readers understand every file.
+ * that a distribution has. All of them contain the same bytes except for their properties. This
+ * version of RocksDB writes those bytes too, and both readers understand every file.
  *
  * FR_UPDATE=NAME writes sorted_NAME.sst: `fold` by a fold's writer, others by this RocksDB. */
 #include "scene.h"

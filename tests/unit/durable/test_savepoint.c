@@ -8,7 +8,7 @@
 
 enum { FOLDED = 6, LAST = 9 };
 
-/* A state with epochs 1..FOLDED folded, and more behind them. */
+/* A state with epochs 1..FOLDED folded, and more epochs after them. */
 static struct fr_durable *make_state(struct scene *scene, uint64_t seed)
 {
     *scene = scene_make(seed);

@@ -62,7 +62,7 @@ static enum fr_status check(bool create)
     return create ? check_until_answered() : fr_publisher_check(publisher, &err);
 }
 
-/* Goes on from what the topic shows. */
+/* Continues from what the topic shows. */
 static void publish(void)
 {
     if (check(true) != FR_OK)

@@ -398,7 +398,7 @@ FR_CASE(another_writer_is_noticed_while_nothing_is_sent)
     fixture_close(&other);
 }
 
-/* The producer before may have sent more than it was told. */
+/* The previous producer may have sent more than was acknowledged to it. */
 FR_CASE(our_own_records_between_ours_are_no_other_writer)
 {
     append(&f, 20);
@@ -501,8 +501,8 @@ FR_CASE(a_refused_record_restarts_the_producer_and_everything_arrives)
     }
 }
 
-/* A row of this width does not fit: nothing of the epoch was ever sent, so it may be encoded
- * anew. */
+/* A row of this width does not fit. Nothing of the epoch was sent yet, so it may be encoded
+ * again. */
 FR_CASE(an_epoch_that_does_not_fit_its_piece_max_is_sent_in_larger_pieces)
 {
     fixture_close(&f);

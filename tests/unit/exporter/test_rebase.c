@@ -281,7 +281,7 @@ static bool covers_all(void *self, const int64_t *low, const int64_t *high, uint
     return partitions == FIXTURE_PARTITIONS;
 }
 
-/* The state goes on in timeline 2 on a topic where timeline 1 is acknowledged. */
+/* The state continues in timeline 2 on a topic where timeline 1 is acknowledged. */
 static void begin_timeline_2(void)
 {
     publish();

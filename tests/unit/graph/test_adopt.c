@@ -1,5 +1,5 @@
-/* Values that come from a model trained elsewhere (fr_graph_adopt): what training would else
- * overwrite goes on from them. */
+/* Values of a model that was trained elsewhere (fr_graph_adopt): state that training would
+ * otherwise overwrite continues from them. */
 #include "fixture.h"
 
 #include "networks.h"

@@ -1,5 +1,5 @@
-/* Rows that the batch itself made: absent in its forward pass, as a replica would have it, and
- * trained all the same. */
+/* Rows that the batch itself made: absent in its forward pass, as they would be in a replica, and
+ * trained nevertheless. */
 #include "fixture.h"
 
 #include "networks.h"

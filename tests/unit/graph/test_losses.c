@@ -303,8 +303,9 @@ FR_CASE(a_task_without_a_loss_is_scored_and_not_trained)
     fx_release(&fx);
 }
 
-/* sigmoid(z1) sigmoid(z2) with z1 infinite is finite, and so are all gradients where z1 is a sum of
- * rows; the logit of the factor, a task of its own, has the batch refused all the same. */
+/* sigmoid(z1) sigmoid(z2) with an infinite z1 is finite, and so are all gradients where z1 is a sum
+ * of rows. Nevertheless the logit of the factor, which is a task of its own, has the batch
+ * refused. */
 FR_CASE(a_factor_that_is_not_finite_refuses_the_batch)
 {
     struct fixture fx;

@@ -377,7 +377,7 @@ FR_CASE(clip_norm_bounds_the_step_of_each_parameter)
     fx_release(&fx);
 }
 
-/* ---- going on after a restore ---- */
+/* ---- continuing after a restore ---- */
 
 static struct fr_graph *restored(struct fixture *fx, struct fr_graph *from, struct fr_pool *pool)
 {

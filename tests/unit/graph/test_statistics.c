@@ -394,7 +394,7 @@ FR_CASE(dice_statistics_are_a_moving_average_of_trained_samples)
     fx_release(&fx);
 }
 
-/* Of a sequence: steps with a row behind them, of trained samples. */
+/* Of a sequence: steps that have a row, of trained samples. */
 FR_CASE(dice_over_steps_leaves_out_masked_ones)
 {
     struct fixture fx;

@@ -218,7 +218,7 @@ static inline void service_kill(struct service *s)
     assert_int_equal(s->log.n_held, 0);
     for (uint32_t i = 0; i < LOG_PARTITIONS; i++)
         s->log.partitions[i].begun = -1;
-    /* Whatever was in the rings is lost with the process; the batches are made anew. */
+    /* The content of the rings is lost with the process; the batches are made again. */
     void *batch;
     while (fr_ring_pop(s->full, &batch, 0) == FR_OK)
         fr_batch_free(batch);

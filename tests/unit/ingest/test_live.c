@@ -274,7 +274,7 @@ FR_CASE(a_full_sink_pauses_reading_and_says_so)
     fr_ingest_status_release(&status);
     fr_clock_fake_advance_ms(&s->clock, 20);
     service_run(s);
-    assert_string_equal(written(s), "batch 1: 0; 0@1.0\n"); /* the timer goes on */
+    assert_string_equal(written(s), "batch 1: 0; 0@1.0\n"); /* the timer continues */
     s->dead.full = false;
     service_run(s);
     fr_clock_fake_advance_ms(&s->clock, 20);

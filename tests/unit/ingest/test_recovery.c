@@ -142,7 +142,8 @@ FR_CASE(on_loss_latest_goes_on_at_the_end)
         append(&s->log, 0, 1);
     delete_before(&s->log, 0, 13);
     service_serve(s);
-    fr_clock_fake_advance_ms(&s->clock, 20); /* no record follows: the loss is told all the same */
+    /* no record follows: the loss is reported nevertheless */
+    fr_clock_fake_advance_ms(&s->clock, 20);
     service_run(s);
     assert_int_equal(s->positions.partitions[0].lost, 5);
     assert_int_equal(s->positions.partitions[0].offset, 15);

@@ -102,7 +102,7 @@ FR_CASE(groups_that_left_give_way_to_those_that_came)
     release(&s);
 }
 
-/* Whoever was refused while a crowd was there comes in when it has gone. */
+/* A group that was refused during a crowd is admitted after the crowd has gone. */
 FR_CASE(the_bound_rises_again_after_a_crowd)
 {
     struct stream s = make_stream(5, 60000); /* 20 half-lives */

@@ -250,7 +250,7 @@ FR_CASE(the_image_changes_only_with_its_count)
     samples.count = 4;
     for (int batch = 0; batch < 400; batch++) {
         samples.watermark_ms +=
-            /* in half of the batches nothing counts: the reference time moves all the same */
+            /* in half of the batches nothing counts; the reference time moves nevertheless */
             11000;
         memset(s->use, batch % 2 ? 0 : 2, 4);
         fr_task_metrics_add(task, &samples);

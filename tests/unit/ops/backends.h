@@ -50,7 +50,7 @@ static inline struct backend_list list_bf16_backends(void)
     return (struct backend_list){1, {fr_shim_bf16_ops()}};
 }
 #else
-/* Every backend this machine can run, but for the reference. */
+/* Every backend that this machine can run, except the reference. */
 static inline struct backend_list list_backends(void)
 {
     const struct fr_ops *all[] = {fr_ops_cpu(), fr_ops_cpu_avx512(), fr_ops_cpu_avx2(), fr_ops_openblas()};

@@ -290,7 +290,7 @@ FR_CASE(bf16_factors_are_rounded_to_nearest_ties_to_even)
         assert_true(isnan(rounded(list.ops[b], NAN, true)));
 }
 
-/* Whoever packs which rows, in whatever order: the same packed bytes. */
+/* Whichever thread packs which rows, and in any order: the packed bytes are the same. */
 FR_CASE(packing_in_pieces_packs_the_same)
 {
     static const uint32_t cuts[][2] = {{1, 2}, {7, 31}, {32, 33}, {0, 45}, {44, 45}};

@@ -1,6 +1,7 @@
-/* Rows whose keys were chosen to hurt cost a replica what random ones cost: whoever writes ids
- * cannot make its tables slow. Processor time of applying the same number of rows, in turns: about
- * equal, the bound is 2, and what it guards against costs more than 20 times as much. */
+/* Rows whose keys were chosen to hurt cost a replica as much as random ones: a writer of ids cannot
+ * make its tables slow. Measured is the processor time of applying the same number of rows,
+ * alternately: about equal. The bound is 2, and the attack that it guards against costs more than
+ * 20 times as much. */
 #include <time.h>
 
 #include "history.h"

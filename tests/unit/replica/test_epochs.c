@@ -145,7 +145,7 @@ FR_CASE(a_piece_of_an_unknown_kind_is_counted_and_otherwise_ignored)
 
 FR_CASE(a_parameter_is_in_an_epoch_completely_or_the_epoch_is_refused_whole)
 {
-    for (int n = 0; n < CHUNKS; n++) { /* the last one too: nothing behind it tells */
+    for (int n = 0; n < CHUNKS; n++) { /* also the last chunk, which no later chunk reveals */
         struct trained *trained;
         struct freshet_event event;
         struct kept *kept = kept_new(&trained);

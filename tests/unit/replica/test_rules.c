@@ -1,5 +1,5 @@
 /* The replica's rules: what is served is always exactly the state of one epoch, and every break of
- * the chain is told. */
+ * the chain is reported. */
 #include "history.h"
 
 enum { EPOCHS = 30 };

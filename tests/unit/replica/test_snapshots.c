@@ -328,7 +328,7 @@ FR_CASE(a_replica_that_stopped_looks_for_a_newer_snapshot_at_every_commit)
     }
     assert_int_equal(reloads, 1);
     assert_int_equal(info_of(replica).epoch, 4);
-    /* pieces of epoch 5 were passed over before: fed again from the offsets that are told */
+    /* pieces of epoch 5 were passed over: feed again from the offsets that the replica returns */
     assert_int_equal(freshet_replica_next_offset(replica, 0), 11);
     feed_ok(replica, h, first_of(h, 5), h->n_topic);
     assert_int_equal(info_of(replica).epoch, 5);
@@ -394,7 +394,7 @@ FR_CASE(a_replica_that_a_gap_stopped_takes_a_later_epoch_of_all)
     history_free(h);
 }
 
-/* A writer goes on from `then` in a later timeline, whose rewind names the snapshot of it; the
+/* A writer continues from `then` in a later timeline, whose rewind names the snapshot of it; the
  * replica serves what was rewound. Its topic grows. */
 static void rewind_to(struct history *h, const struct history *then, uint64_t timeline, const char *name,
                       struct freshet_replica *replica)

@@ -137,7 +137,7 @@ static inline void batch_sample(struct test_batch *b, enum fr_role role, float l
     }
 }
 
-/* A sample of the last group, which shares the slots it is told to: b->columns[s].shared. */
+/* A sample of the last group, which shares the slots marked in b->columns[s].shared. */
 static inline void batch_item(struct test_batch *b, enum fr_role role, float label)
 {
     uint32_t i = b->batch.n_samples++;

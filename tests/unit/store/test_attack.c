@@ -1,10 +1,10 @@
-/* Ids that were chosen to hurt cost what random ones cost: whoever writes ids cannot make keys meet
- * in a table or in the scratch of a batch.
+/* Ids that were chosen to hurt cost as much as random ones: a writer of ids cannot make keys
+ * collide in a table or in the scratch of a batch.
  *
- * A store gets batches of crafted keys and another one batches of random keys, in turns, and what
- * is compared is processor time, by the median of the batches' ratios. It is about 1; the bound is
- * 2, a machine that is busy otherwise moves it by a fifth, and what it guards against costs 20 to
- * 600 times as much. */
+ * One store gets batches of crafted keys and another batches of random keys, alternately. The
+ * processor times are compared by the median of the batches' ratios, which is about 1. The bound is
+ * 2; other load on the machine moves the ratio by a fifth, and the attack that it guards against
+ * costs 20 to 600 times as much. */
 #include <time.h>
 
 #include "store_fixture.h"

@@ -60,7 +60,7 @@ static void restore_stage(struct world *w, const struct fr_stage *stage, bool ne
     assert_int_equal(fr_store_restore_section(w->store, bytes->data, bytes->size), FR_OK);
 }
 
-struct pair { /* the running store and the one that recovers beside it, with two epochs */
+struct pair { /* the running store and the one that recovers at the same time, with two epochs */
     struct world w, r;
     struct fr_stage one, two;
 };

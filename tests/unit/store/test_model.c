@@ -221,7 +221,7 @@ static uint64_t draw(uint64_t n)
     return test_random(&s->random) % n;
 }
 
-/* Clean keys leave memory, some or all of them; whoever needs them gets them back. */
+/* Clean keys leave memory, some or all of them; a batch that needs them gets them back. */
 static void do_evict(void)
 {
     fr_store_limit(s->w.store, draw(2) ? 1 : fr_store_kept_bytes(s->w.store) / 2);
@@ -293,8 +293,8 @@ static void do_undo(void)
     free(before);
 }
 
-/* A batch, what falls due behind it and the batch after it, all before the first one's step; then
- * nothing is taken back, the last plan, or everything. */
+/* Plans a batch, what falls due after it and the batch after that, all before the first batch's
+ * step; then undoes nothing, the last plan, or everything. */
 static void do_beside(void)
 {
     struct model *marks = fr_alloc(2, sizeof(*marks));

@@ -189,7 +189,7 @@ FR_CASE(a_slot_that_does_not_touch_leaves_seen_and_counters_but_marks_dirty)
     assert_int_equal(fr_store_find(w.store, 0, 5, &view), FR_OK);
     assert_int_equal(view.seen_ms, 10);
     assert_true(view.show == 1.0f && view.click == 0.0f);
-    assert_true(fr_store_dirty_bytes(w.store) > 0); /* its values are trained all the same */
+    assert_true(fr_store_dirty_bytes(w.store) > 0); /* its values are trained nevertheless */
     batch_id(b, 1, 6);
     fr_store_plan(w.store, &b->batch, 20, w.rows);
     assert_int_equal(fr_store_find(w.store, 0, 6, &view), FR_OK);

@@ -311,7 +311,7 @@ static void restore_world(void)
     assert_int_equal(fr_store_restore_section(r->w.store, r->section.data, r->section.size), FR_OK);
 }
 
-/* Clean keys leave memory; whoever needs them gets them back. */
+/* Clean keys leave memory; a batch that needs them gets them back. */
 static void evict(void)
 {
     fr_store_limit(r->w.store, 1);
@@ -327,8 +327,8 @@ static void fill(uint64_t batch)
         r->batch.origin[i] = batch << 32 | i;
 }
 
-/* With what falls due behind it. What comes back from the cold store for a refused batch stays in
- * memory. */
+/* Includes what falls due after it. Rows that come back from the cold store for a refused batch
+ * stay in memory. */
 static void plan_and_undo(uint64_t k, int64_t watermark_ms)
 {
     struct fr_buffer before = {0}, after = {0};

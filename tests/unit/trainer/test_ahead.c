@@ -13,7 +13,7 @@ struct scene {
     struct fr_graph_device device;
     struct run run;
     uint64_t next;
-    bool wanders; /* users come in turns */
+    bool wanders; /* users come one after the other */
 };
 
 static size_t other_row_bytes;                /* of the next scene_open, likewise */

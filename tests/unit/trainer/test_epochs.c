@@ -286,7 +286,7 @@ FR_CASE(so_it_does_where_averages_are_published)
     restart_at_random(TEXT("[5]", "5s, average: {half_life: 200}"));
 }
 
-/* What replicas get is the average; what trains comes back from the state beside it. */
+/* Replicas get the average; training continues from the values, which come back from the state. */
 FR_CASE(epochs_publish_the_average_and_keep_the_values)
 {
     char dir[FR_TEST_FOLDER];

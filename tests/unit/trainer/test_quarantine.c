@@ -1,10 +1,11 @@
 /* Batches and samples that are not finite: nothing of them stays, their records are dead-lettered,
- * positions go on, and too many batches in a row of which nothing trains hold publishing. */
+ * positions advance, and too many batches in a row of which nothing trains hold publishing. */
 #include "model_image.h"
 
 #include "../store/store_image.h"
 
-/* Everything that decides what the trainer does next, but for positions, counters and the hold. */
+/* Everything that determines what the trainer does next, except positions, counters and the
+ * hold. */
 static void private_image(const struct run *run, struct fr_buffer *out)
 {
     const struct fr_trainer *trainer = run->trainer;
@@ -286,7 +287,7 @@ FR_CASE(where_nothing_points_at_a_sample_the_batch_goes_in_halves)
     assert_int_equal(run->trainer->history.samples, 2 * BATCH - 2);
     /* 2 halves, then 2 of each broken one, 4 levels in all, */
     assert_int_equal(run->trainer->sift.trials, 14);
-    assert_int_equal(run->n_letters, 2); /* but for those under what was accepted */
+    assert_int_equal(run->n_letters, 2); /* except those under what was accepted */
     assert_non_null(strstr(run->letters[0].reason, "a step with this sample is refused"));
     assert_non_null(strstr(run->letters[0].reason, "price 3.0000000"));
     apply(run, broken_batch(run, 2));
@@ -456,7 +457,7 @@ FR_CASE(three_in_a_row_hold_publishing_and_three_good_ones_end_it)
     apply(run, make_batch(run->conf, 3));
     assert_hold(run, true, 12);
     assert_int_equal(run->publishable, 12); /* epochs 13 and 14 are durable */
-    apply(run, broken_batch(run, 4));       /* begins anew */
+    apply(run, broken_batch(run, 4));       /* the streak begins again */
     for (int i = 0; i < FR_QUARANTINE_STREAK_MAX; i++) {
         struct fr_batch *silent = make_batch(run->conf, 5);
         memset(silent->role, FR_ROLE_METRICS_ONLY, silent->n_samples);

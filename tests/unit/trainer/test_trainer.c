@@ -93,8 +93,8 @@ FR_CASE(a_pause_takes_no_batch_until_it_is_lifted)
     remove_dir(dir);
 }
 
-/* Rows that are not folded cannot leave: reading waits for the fold, which is asked for, and goes
- * on by itself. */
+/* Rows that are not folded cannot leave memory: reading waits for the fold, which is requested, and
+ * continues by itself. */
 FR_CASE(without_memory_reading_waits_for_a_fold_and_goes_on)
 {
     char dir[FR_TEST_FOLDER];

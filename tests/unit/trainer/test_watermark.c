@@ -84,7 +84,7 @@ FR_CASE(a_sample_beyond_the_step_is_trained_and_the_watermark_rises_by_the_step)
     struct fr_trainer_status status = status_of(&run);
     assert_int_equal(status.history.samples, 2 * BATCH);
     assert_int_equal(status.run.watermark_held, 1);
-    feed(&run, 0, 0); /* the times of the stream go on to decide */
+    feed(&run, 0, 0); /* the times of the stream still decide */
     assert_int_equal(watermark(&run), 3 * BATCH_SPAN - SECOND);
     feed(&run, 0, -YEAR); /* and one of the past does not */
     assert_int_equal(watermark(&run), 4 * BATCH_SPAN - SECOND);

@@ -1,5 +1,5 @@
 /* What the trainer's tests share: the owner loop over real store, graph and journal, without Kafka.
- * Batches are a function of their number, so a run that starts anew reads the same stream. */
+ * Batches are a function of their number, so a run that starts again reads the same stream. */
 #ifndef FR_TESTS_TRAINER_FIXTURE_H
 #define FR_TESTS_TRAINER_FIXTURE_H
 
