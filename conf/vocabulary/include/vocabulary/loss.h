@@ -61,6 +61,7 @@ FR_KIND_COLUMN(const char *, fr_loss_options, fr_task_loss, FR_TASK_LOSSES, FR_L
 /* "`logloss`, `none`, .., `pairwise`" and then the literal `more`; "logloss, focal" and more, the
  * losses with a prior; "logloss or none", the losses of products. */
 #define FR_LOSS_QUOTED(name, text, ...) ", `" text "`"
+/* Two literals become one. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_TASK_LOSSES_AND(more) (&FR_TASK_LOSSES(FR_LOSS_QUOTED) more[2])
 #define FR_LOSS_IF_LOG_ODDS(text) text
 #define FR_LOSS_IF_NONE(text)
@@ -69,6 +70,7 @@ FR_KIND_COLUMN(const char *, fr_loss_options, fr_task_loss, FR_TASK_LOSSES, FR_L
 #define FR_LOSS_OF_PRIOR(name, text, prediction, terms, labels, prior, product, options) FR_LOSS_IF_##prior(", " text)
 #define FR_LOSS_OF_PRODUCT(name, text, prediction, terms, labels, prior, product, options)                             \
     FR_LOSS_IF_##product(" or " text)
+/* Two literals become one. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_PRIOR_LOSSES_AND(more) (&FR_TASK_LOSSES(FR_LOSS_OF_PRIOR) more[2])
 #define FR_PRODUCT_LOSSES (&FR_TASK_LOSSES(FR_LOSS_OF_PRODUCT)[4])
 

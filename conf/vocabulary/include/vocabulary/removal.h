@@ -14,13 +14,15 @@
     KIND(FR_ABSENT_CAPACITY, "capacity", 4, RULE) /* rows_max */                                                       \
     KIND(FR_ABSENT_MANUAL, "manual", 5, COMMAND)
 
-/* SILENT: the key never had a published row (a forgotten pending key), so there is no tombstone. */
+/* SILENT: the key never had a published row (a forgotten pending key), so there is no tombstone. A
+ * name cannot be in parentheses here. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_REMOVAL_MEMBER(name, text, number, by) name = number,
 enum fr_absent_reason { FR_ABSENT_SILENT = 0, FR_REMOVALS(FR_REMOVAL_MEMBER) };
 
 /* Of a row what stands in the brackets, when a rule of expiry has it. */
 #define FR_REMOVAL_BY_RULE(...) __VA_ARGS__
 #define FR_REMOVAL_BY_COMMAND(...)
+/* One term of a sum. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_REMOVAL_ONE(name, text, number, by) +1
 #define FR_REMOVAL_ONE_RULE(name, text, number, by) FR_REMOVAL_BY_##by(+1)
 enum {
