@@ -3,6 +3,7 @@
 #ifndef FR_GPU_CMOCKA_H
 #define FR_GPU_CMOCKA_H
 
+#include <fnmatch.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -34,10 +35,19 @@ enum { FR_CASE_FAILED = 1, FR_CASE_SKIPPED };
 #define assert_memory_not_equal(a, b, n) assert_true(memcmp(a, b, n) != 0)
 #define assert_float_equal(a, b, epsilon) assert_true(fabs((double)((a) - (b))) <= (double)(epsilon))
 
+static const char *fr_case_filter; /* NULL: all cases run */
+
+static inline void cmocka_set_test_filter(const char *pattern)
+{
+    fr_case_filter = pattern;
+}
+
 static inline int fr_run_cases(const struct CMUnitTest *tests, size_t n)
 {
     static size_t at, failed; /* longjmp keeps them */
     for (at = failed = 0; at < n; at++) {
+        if (fr_case_filter && fnmatch(fr_case_filter, tests[at].name, 0) != 0)
+            continue;
         int end = setjmp(fr_case_end);
         if (end == 0)
             tests[at].run(NULL);
