@@ -57,6 +57,7 @@ static struct fr_node *show_step(struct fr_tree *tree, const struct fr_conf_slot
     case FR_TAKES_NOTHING:
         return fr_tree_word(tree, name);
     case FR_TAKES_RANGE:
+        FR_CHECK(step); /* what takes a range is a step; the network's own transforms do not */
         fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->low));
         fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->high));
         fr_tree_put(tree, map, name, range);
