@@ -1,4 +1,4 @@
-/* `freshet-bench train`: the daemon's data path behind the decoder in this process, without Kafka
+/* `freshet-bench train`: the daemon's data path after the decoder in this process, without Kafka
  * (bench_machine.h).
  *
  * Batches decoded beforehand go through what the owner loop does with each of them. Rows are all

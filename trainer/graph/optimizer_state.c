@@ -2,7 +2,7 @@
  * "dense_state/..".
  *
  * Only parameters a loss reaches have state. The bytes hold what a run needs to continue as if it
- * had not stopped: steps, trained samples (schedules), moments, and the accumulators behind the
+ * had not stopped: steps, trained samples (schedules), moments, and the accumulators of the
  * published statistics; parameter values travel in their own section.
  *
  * Invariant: everything is checked before anything changes.

@@ -1,4 +1,5 @@
-/* A log of samples in memory, behind the source table: partitions with a beginning, an end, markers
+/* A log of samples in memory, reached through the table of a sample source.
+ * It has partitions with a beginning, an end, markers
  * and transactions, which a case makes, cuts and makes again. */
 #ifndef FR_TESTS_INGEST_FAKE_LOG_H
 #define FR_TESTS_INGEST_FAKE_LOG_H

@@ -123,21 +123,27 @@ struct pooled {
     struct fr_view memory, along; /* rows; those numbers, [SAMPLES, dim] */
 };
 
+/* Pools the rows of every sample. `scale`: [SAMPLES], `out`: [SAMPLES, dim]. */
+static void pool_rows(const struct fr_ops *ops, const struct pooled *p, float **rows, float *scale, struct fr_view out)
+{
+    ops->gather(&(struct fr_gather){.begin = id_begin,
+                                    .weights = p->weighted ? id_weights : NULL,
+                                    .unique_of = unique_of,
+                                    .rows = rows,
+                                    .dim = p->dim,
+                                    .entry_end = SAMPLES,
+                                    .kind = p->kind,
+                                    .scale = scale,
+                                    .out = out});
+}
+
 static double pooled_sum(const struct pooled *p)
 {
     struct fr_view out = random_view(SAMPLES, p->dim, p->dim, 1);
     float *rows[UNIQUE], scale[SAMPLES];
     double sum = 0.0;
     make_row_pointers(p->memory.values, p->dim, rows);
-    fr_reference_ops()->gather(&(struct fr_gather){.begin = id_begin,
-                                                   .weights = p->weighted ? id_weights : NULL,
-                                                   .unique_of = unique_of,
-                                                   .rows = rows,
-                                                   .dim = p->dim,
-                                                   .entry_end = SAMPLES,
-                                                   .kind = p->kind,
-                                                   .scale = scale,
-                                                   .out = out});
+    pool_rows(fr_reference_ops(), p, rows, scale, out);
     for (size_t i = 0; i < (size_t)SAMPLES * p->dim; i++)
         sum += (double)out.values[i] * (double)p->along.values[i];
     release_guarded(out.values, SAMPLES * out.ld);
@@ -168,15 +174,7 @@ static void step_pooled(const struct fr_ops *ops, struct pooled *p)
     const uint32_t source_begin[] = {0, 1};
     make_row_pointers(p->memory.values, p->dim, rows);
     const float *weights = p->weighted ? id_weights : NULL;
-    ops->gather(&(struct fr_gather){.begin = id_begin,
-                                    .weights = weights,
-                                    .unique_of = unique_of,
-                                    .rows = rows,
-                                    .dim = p->dim,
-                                    .entry_end = SAMPLES,
-                                    .kind = p->kind,
-                                    .scale = scale,
-                                    .out = out});
+    pool_rows(ops, p, rows, scale, out);
     for (uint32_t u = 0; u < UNIQUE; u++) {
         for (uint32_t e = 0; e < SAMPLES; e++)
             for (uint32_t id = id_begin[e]; id < id_begin[e + 1]; id++)

@@ -35,7 +35,7 @@ enum fr_transform_place {
     FR_TRANSFORMED_IN_NETWORK, /* last */
 };
 
-/* What is written behind a transform's name. */
+/* The argument that is written after a transform's name. */
 enum fr_transform_argument { FR_TAKES_NOTHING, FR_TAKES_RANGE, FR_TAKES_BOUNDARIES };
 
 /* KIND(name, text, place, argument, learns): learns where the model keeps statistics of the slot, a
