@@ -1,4 +1,5 @@
-/* The starting thread sets the name of the new thread, so that no thread's main function has to. */
+/* A new thread names itself before its main function runs: a name set by the starting thread could
+ * come after the first span of a trace or the first line of a log. */
 #define _GNU_SOURCE
 #include "base/thread.h"
 
@@ -7,14 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+
+struct start {
+    char name[FR_THREAD_NAME]; /* with the NUL; the kernel refuses longer names */
+    void *(*run)(void *argument);
+    void *argument;
+};
+
+static void *named(void *own)
+{
+    struct start start = *(struct start *)own;
+    free(own);
+    (void)pthread_setname_np(pthread_self(), start.name);
+    return start.run(start.argument);
+}
+
 bool fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument)
 {
-    char text[FR_THREAD_NAME]; /* with the NUL; the kernel refuses longer names */
-    if (pthread_create(out, NULL, run, argument) != 0)
-        return false;
-    snprintf(text, sizeof(text), "%s", name);
-    (void)pthread_setname_np(*out, text);
-    return true;
+    struct start *start = fr_alloc(1, sizeof(*start));
+    *start = (struct start){.run = run, .argument = argument};
+    memcpy(start->name, name, strnlen(name, FR_THREAD_NAME - 1));
+    bool started = pthread_create(out, NULL, named, start) == 0;
+    if (!started)
+        free(start);
+    return started;
 }
 
 /* ---- processor time ---- */

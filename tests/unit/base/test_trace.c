@@ -33,11 +33,12 @@ static char *written(struct fr_buffer *text)
     return (char *)text->data;
 }
 
+/* Not by strstr: under a sanitizer each call of it measures the whole rest of the text. */
 static size_t count(const char *text, const char *word)
 {
-    size_t n = 0;
-    for (const char *at = text; (at = strstr(at, word)) != NULL; at += strlen(word))
-        n++;
+    size_t n = 0, length = strlen(word);
+    for (const char *at = text; *at; at++)
+        n += strncmp(at, word, length) == 0;
     return n;
 }
 

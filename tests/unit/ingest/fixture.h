@@ -48,7 +48,7 @@ struct service {
     struct fr_buffer written;      /* every batch as text */
     uint64_t origins[LOG_ORIGINS]; /* of the samples, by the number of their event time */
     char *ends;
-    uint32_t n_batches, sizes[LOG_RECORDS];
+    uint32_t n_batches, sizes[LOG_RECORDS]; /* samples of the first LOG_RECORDS batches */
     struct fr_batch_position last[LOG_PARTITIONS + FILES];
     int64_t until_ms, epoch_wall_ms;
     struct fr_ingest_skip skips[FR_SKIPS_MAX + 1]; /* asked for */
@@ -280,7 +280,9 @@ static inline void service_apply(struct service *s, const struct fr_batch *batch
     fr_positions_apply(&s->positions, batch);
     if (!fr_positions_balanced(&s->positions, &s->err))
         fail_msg("%s", s->err.text);
-    s->sizes[s->n_batches++] = batch->n_samples;
+    if (s->n_batches < LOG_RECORDS)
+        s->sizes[s->n_batches] = batch->n_samples;
+    s->n_batches++;
     s->end_of_stream |= batch->end_of_stream;
 }
 
