@@ -65,7 +65,7 @@ void fr_option_bound(const struct fr_option *option, double value, char out[stat
     else if (option->type == FR_OPTION_SIZE)
         fr_scalar_format_size((uint64_t)value, out);
     else if (value >= 18446744073709551615.0 && option->type == FR_OPTION_U64)
-        /* as a double it would be one more */
+        /* UINT64_MAX is one more when it is a double */
         snprintf(out, FR_SCALAR_TEXT_MAX, "18446744073709551615");
     else
         snprintf(out, FR_SCALAR_TEXT_MAX, "%.*g", option->type == FR_OPTION_REAL ? 6 : 20, value);

@@ -80,18 +80,20 @@ struct fr_option {
     bool quiet;
     bool shorthand; /* accepted, shown in its long form */
     bool open_keys; /* keys are free text that may hold dots */
-    size_t present; /* offset of a bool that is set when it was given; 0: none */
+    size_t present; /* offset of a bool: the option was given; 0: none */
 
-    const char *of, *noun; /* reference: the entries' row, "a table"; entries: "task" */
-    unsigned of_kinds;     /* to a slot: bit per kind; 0: all */
+    /* of: path of the row whose entries a reference names. noun: what messages call such an entry,
+     * with its article in a reference ("a table"), without it in entries ("task"). */
+    const char *of, *noun;
+    unsigned of_kinds; /* a reference to a slot: one bit per kind that it may name; 0: all */
 
     /* entries: offset of their number (uint32_t), bytes of one entry */
     size_t count, size;
-    /* entries: a map in the file, by the name with which each begins */
+    /* entries are a map in the file; its keys are their names, which begin their structs */
     bool named;
     bool mutual; /* an entry may refer to a later one: all names are read first */
     bool inside; /* the entries are an array in the scope itself */
-    bool flow;   /* each is written on one line */
+    bool flow;   /* each entry is written on one line */
     /* called after each entry, and after all of them; NULL: nothing is called */
     fr_option_read *entry, *all;
 

@@ -1,4 +1,4 @@
-/* What each operation of layers takes, from the vocabulary's list. */
+/* What each layer operation takes, from the list in the vocabulary. */
 #include "base/check.h"
 #include "conf/conf.h"
 

@@ -1,5 +1,6 @@
-/* What settings of a client lack, said by property before librdkafka says it in its own words: a
- * way to log in, who does, and files of certificates that can be read.
+/* Checks the login and the certificates in a client's settings: a mechanism, a user and a password
+ * are set, and the files can be read. Messages name the property, before librdkafka reports the
+ * problem in words of its own.
  *
  * Owner: none (functions only). */
 #include <errno.h>
@@ -50,7 +51,7 @@ static enum fr_status check_login(const rd_kafka_conf_t *conf, const char *proto
                                  : "sasl.username and sasl.password");
 }
 
-/* A file of certificates or of a key: it can be read, and is PEM. */
+/* Checks that the file that the property names can be read and, if `pem` is set, that it is PEM. */
 static enum fr_status check_file(const rd_kafka_conf_t *conf, const char *name, bool pem, struct fr_err *err)
 {
     char path[VALUE_MAX];

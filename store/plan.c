@@ -131,7 +131,7 @@ static void apply_key(const struct resolve *r, struct plan_key *key, struct plan
     key->made = !live;
     struct fr_live_entry *entry = fr_entries_live(&shard->entries, key->number);
     if (key->trained) {
-        /* the step of this batch changes its values, whether the slot touches or not */
+        /* the step of this batch changes the row's values, even if the slot does not touch rows */
         fr_entry_mark_dirty(shard, &entry->entry, r->table->image_size);
         if (entry->entry.recent == FR_RECENT_BACK)
             entry->entry.recent = 0;
@@ -239,7 +239,7 @@ static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
     uint32_t base = table->unique_begin[s], at = table->begin[s];
     struct made_rows made = {.store = store, .table = &store->tables[t]};
     for (uint32_t u = 0; u < table->n_unique[s]; u++) {
-        bool live = !(keys[u].number & FR_LIGHT); /* nor FR_NO_ENTRY */
+        bool live = !(keys[u].number & FR_LIGHT); /* FR_NO_ENTRY has that bit, too */
         float *row = live ? fr_entries_row(entries, keys[u].number) : NULL;
         out->keys[base + u] = fr_order_key(&store->order, keys[u].hash);
         if (live && keys[u].made)
@@ -324,7 +324,7 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
 void fr_store_plan_next(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms,
                         struct fr_rows *rows)
 {
-    swap_plans(store); /* keeps what is needed to undo the plan before */
+    swap_plans(store); /* keeps what is needed to undo the previous plan */
     plan_batch(store, batch, watermark_ms, rows);
     store->undoable = store->undoable > 0 ? 2 : 1;
 }
