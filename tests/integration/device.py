@@ -1,4 +1,4 @@
-"""`device: cuda` through real Kafka on the emulated card, the kernels' own source on the processor: AUC as on the CPU, the replica verified, the same private state
+"""`device: cuda` through real Kafka on the emulated card, which runs the kernels' own source on the processor: AUC as on the CPU, the replica verified, the same private state
 after kills, after a card was lost or had no memory, with rows that expire and rows beyond gpu_memory_limit. Without plug-in, or with one that has no code for the card: `cuda` is an
 error at the start, `auto` computes on the processor and says so in one line, /status and /metrics; freshetd links no CUDA library."""
 import pathlib

@@ -182,7 +182,7 @@ FR_CASE(sine_and_cosine_of_turns_are_within_their_class)
                            fabs((double)cosine - cos(2.0 * M_PI * turns))};
         worst = fmax(worst, fmax(errors[0], errors[1]));
     }
-    assert_true(worst < 0x1p-24); /* half a place of the largest */
+    assert_true(worst < 0x1p-24); /* half a unit in the last place of 1 */
     float sine, cosine;
     fr_sincos_turns(0.25, &sine, &cosine);
     assert_true(sine == 1.0f && cosine == 0.0f);

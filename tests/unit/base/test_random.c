@@ -228,7 +228,7 @@ FR_CASE(the_values_never_change)
     assert_true(fr_random_normal(1, 2, 3, 4) == 0x1.4c26a10746d4ep+0);
     assert_true(fr_random_normal(0, 0, 0, 0) == -0x1.9be10a7524556p-1);
     assert_true(fr_random_normal(42, 7, 0xdeadbeef, 31) == -0x1.9c3de7bdacde3p+0);
-    /* of the bits of many, so that every polynomial coefficient and quarter counts */
+    /* a hash of many numbers: it depends on every coefficient and every quarter of a turn */
     uint64_t sum = 0;
     for (uint64_t i = 0; i < 4096; i++) {
         double x = fr_random_normal(9, 9, i, 0);

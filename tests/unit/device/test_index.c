@@ -1,5 +1,5 @@
-/* Rows of a device by key, look-ups of more keys than one task takes, and copies of more bytes: the
- * same whatever the number of workers. */
+/* The rows of a device by key. Look-ups of more keys, and copies of more bytes, than one task takes
+ * give the same result with any number of workers. */
 #include "../../../trainer/graph/device.h"
 
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static uint64_t key_of(uint32_t i)
 static void a_row_is_found_until_it_is_erased(void **state)
 {
     (void)state;
-    static uint32_t numbers[SPACE]; /* + 1; 0: none */
+    static uint32_t numbers[SPACE]; /* a row's number + 1; 0: no row */
     static uint32_t free_numbers[SPACE];
     struct row_cache cache = {0};
     uint32_t n_free = 0;
@@ -85,7 +85,8 @@ static bool is_there(uint32_t u)
     return u % 7 != 3;
 }
 
-/* Every fifth has no row, every eleventh was made by this batch, some are long. */
+/* Every fifth key has no row, every eleventh row was made by this batch, and every thousandth key
+ * has more occurrences than one block holds. */
 static void open_world(struct world *w, size_t workers)
 {
     memset(w, 0, sizeof(*w));

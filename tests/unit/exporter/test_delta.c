@@ -7,7 +7,7 @@
 struct seen {
     uint64_t rows, drops, dense, exact, commits, models, rewinds;
     uint8_t why;
-    float first[2], newest[8]; /* newest: of rows, first floats */
+    float first[2], newest[8]; /* newest: the first float of each row */
     struct fr_delta_record commit;
     struct fr_buffer bytes; /* all records one after the other */
 };
@@ -145,7 +145,7 @@ FR_CASE(model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor)
     const struct seen seen = run.seen;
     assert_int_equal(seen.models, 1);
     assert_int_equal(seen.dense, 2);
-    assert_int_equal(seen.exact, 1); /* what the section calls so */
+    assert_int_equal(seen.exact, 1); /* the parameter that the section marks exact */
     assert_int_equal(seen.commit.commit.previous, 0);
     run_end(&run);
 }
@@ -192,7 +192,8 @@ FR_CASE(rows_come_in_the_order_of_their_keys_however_these_are_spread)
     fr_export_room_release(&room);
 }
 
-/* The journal has it, so a resend after a kill says the same, whatever was announced since. */
+/* The announcement is in the journal's epoch, so an epoch that is sent again after a kill announces
+ * the same snapshot, even if a newer one was announced since. */
 FR_CASE(every_commit_announces_the_snapshot_of_its_epoch_in_the_same_bytes_each_time)
 {
     struct run run;
@@ -287,7 +288,7 @@ FR_CASE(merged_epochs_have_the_newest_of_each_key_and_parameter)
 
 enum { MIXED_KEYS = 2000, MIXED_EPOCHS = 40 };
 
-/* Of each key of a table the newest value, and how many rows of it were seen. */
+/* The newest value of each key of each table, and how many rows with that key were seen. */
 struct mixed {
     float newest[2][MIXED_KEYS];
     uint32_t seen[2][MIXED_KEYS];
@@ -320,8 +321,8 @@ static enum fr_status compare_mixed(void *self, uint32_t partition, uint32_t pie
     return FR_OK;
 }
 
-/* A table has one value a row, another two. Every epoch changes the first 50 keys and an eighth of
- * the others; of the former all but the last values are too large for f16. */
+/* One table has one value a row, the other has two. Every epoch changes the first 50 keys and an
+ * eighth of the others; of the former all but the last values are too large for f16. */
 FR_CASE(each_row_has_the_newest_values_of_its_key_and_only_those_count_as_saturated)
 {
     struct fixture f = {0};

@@ -51,7 +51,7 @@ static void step(struct scene *s, uint64_t seed)
     fx_step(&s->fx, s->graph);
 }
 
-/* With a rate of next to nothing only first labels and statistics move anything. */
+/* The learning rate is next to nothing, so only first labels and statistics change parameters. */
 FR_CASE(a_bias_that_is_given_does_not_begin_at_the_first_labels)
 {
     for (int given = 0; given < 2; given++) {

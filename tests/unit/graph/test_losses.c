@@ -1,6 +1,6 @@
-/* Losses of tasks as the graph puts them together: labels, masks, weights, sampling, groups,
- * products, what is no step. Expected values are computed here in double from the logits the
- * forward pass gave. */
+/* Losses of tasks as the graph combines them: labels, masks, weights, sampling, groups, products,
+ * and batches that make no step. Expected values are computed here in double from the logits of the
+ * forward pass. */
 #include "fixture.h"
 
 #include "base/hash.h"
@@ -47,7 +47,7 @@ static double sample_loss(const struct fr_conf_task *task, double z, double y)
         return 0.5 * (z - y) * (z - y);
     case FR_LOSS_FOCAL:
         return a * pow(1.0 - p, gamma) * y * softplus(-z) + (1.0 - a) * pow(p, gamma) * (1.0 - y) * softplus(z);
-    case FR_LOSS_LOGLOSS: /* also a product: its logit is z */
+    case FR_LOSS_LOGLOSS: /* also for a product, whose logit is z */
     case FR_LOSS_NONE:
     case FR_LOSS_PAIRWISE: /* group_loss */
         break;
@@ -55,7 +55,8 @@ static double sample_loss(const struct fr_conf_task *task, double z, double y)
     return y * softplus(-z) + (1.0 - y) * softplus(z);
 }
 
-/* Pairs of group g: the number that stand in one, and what they add to *sum. */
+/* Adds the loss of the pairs of group g to *sum, and returns the number of samples that are in a
+ * pair. */
 static double group_loss(struct fixture *fx, uint32_t l, uint32_t g, const float *z, double *sum)
 {
     double total = 0.0, pairs = 0.0, standing = 0.0;
@@ -75,7 +76,7 @@ static double group_loss(struct fixture *fx, uint32_t l, uint32_t g, const float
     return standing;
 }
 
-/* The mean, weighted. */
+/* The mean of the weighted losses of task t, times the task's weight. */
 static double expected_loss(struct fixture *fx, uint32_t t, const float *z)
 {
     const struct fr_conf_task *task = &fx->conf.tasks[t];
@@ -176,7 +177,7 @@ FR_CASE(the_keep_rate_corrects_training_where_the_config_says_so)
     assert_true(losses[FR_SAMPLING_METRICS] == losses[FR_SAMPLING_NONE]);
 }
 
-/* The logit of a product and its factors', by the definition p = p1 p2. */
+/* The logit of a product agrees with the logits of its factors by the definition p = p1 p2. */
 FR_CASE(the_logit_of_a_product_task_is_that_of_its_probability)
 {
     struct fixture fx;
@@ -193,7 +194,7 @@ FR_CASE(the_logit_of_a_product_task_is_that_of_its_probability)
     fx_release(&fx);
 }
 
-/* ---- what is no step ---- */
+/* ---- batches that make no step ---- */
 
 static void expect_no_step(struct fixture *fx, const char *what)
 {
@@ -245,7 +246,8 @@ FR_CASE(a_batch_without_pairs_teaches_a_ranking_nothing)
     fx_release(&fx);
 }
 
-/* An auxiliary loss needs no label, but a trained sample; and one of steps, a step. */
+/* An auxiliary loss needs a trained sample but no label. If it reads steps, it needs a next step,
+ * too. */
 FR_CASE(an_auxiliary_loss_alone_makes_a_step_when_something_counts)
 {
     for (size_t n = 0; n < FR_ARRAY_LEN(nx_networks); n++) {
@@ -274,7 +276,7 @@ FR_CASE(an_auxiliary_loss_alone_makes_a_step_when_something_counts)
     }
 }
 
-/* A task that is only measured has a logit and moves nothing that is its own. */
+/* A task that is only measured has a logit, and its own parameters do not change. */
 FR_CASE(a_task_without_a_loss_is_scored_and_not_trained)
 {
     struct fixture fx;
@@ -304,8 +306,8 @@ FR_CASE(a_task_without_a_loss_is_scored_and_not_trained)
 }
 
 /* sigmoid(z1) sigmoid(z2) with an infinite z1 is finite, and so are all gradients where z1 is a sum
- * of rows. Nevertheless the logit of the factor, which is a task of its own, has the batch
- * refused. */
+ * of rows. Nevertheless the batch is refused, because the factor is a task of its own and its logit
+ * is infinite. */
 FR_CASE(a_factor_that_is_not_finite_refuses_the_batch)
 {
     struct fixture fx;

@@ -1,5 +1,5 @@
-/* What a step is made of: penalties on kernels only, the norm of all layers' gradients, first
- * values asked for, half-lives, and the sum over a row's occurrences. */
+/* The parts of a training step: penalties on kernels only, the bound on the norm of all layers'
+ * gradients, configured first values, half-lives, and the sum over a row's occurrences. */
 #include "fixture.h"
 
 #include "networks.h"
@@ -126,7 +126,7 @@ FR_CASE(the_global_norm_bounds_rules_with_and_without_their_own_clipping)
     assert_true(of_h > 0.1 * norm);
     const struct fr_optimizer plain = fx.conf.dense_optimizer;
     struct fr_optimizer variants[3] = {plain, plain, plain};
-    variants[1].clip_norm = 1e6f; /* takes the way of shaped gradients, and bounds nothing */
+    variants[1].clip_norm = 1e6f; /* takes the path for clipped gradients, but bounds nothing */
     variants[2].l2 = 1e-12f;
     for (size_t v = 0; v < FR_ARRAY_LEN(variants); v++) {
         fx.conf.dense_optimizer = variants[v];
@@ -134,13 +134,13 @@ FR_CASE(the_global_norm_bounds_rules_with_and_without_their_own_clipping)
         step_norms(&fx, &bounded, &unused, step);
         if (!(fabs(bounded - norm / 4.0) < 1e-4 * norm))
             fail_msg("variant %zu: a step of norm %g, expected %g", v, bounded, norm / 4.0);
-        for (size_t i = 0; i < 80; i++) /* all of them alike */
+        for (size_t i = 0; i < 80; i++) /* all values by the same factor */
             assert_true(fabs((double)step[i] - 0.25 * (double)free_step[i]) < 1e-4 * norm);
         fx.conf.clip_global_norm = (float)(norm * 1.01);
         step_norms(&fx, &bounded, &unused, step);
         assert_true(fabs(bounded - norm) < 1e-4 * norm);
     }
-    /* One layer bounds its own, the others do not; and is within its bound too. */
+    /* Layer h has a bound of its own, too; the other layers have only the global one. */
     fx.conf.dense_optimizer = plain;
     fx.conf.layers[0].has_optimizer = true;
     fx.conf.layers[0].optimizer = plain;
@@ -174,7 +174,8 @@ FR_CASE(constants_are_first_values)
     fx_release(&fx);
 }
 
-/* A weight of FTRL begins at 0; a vector does not, or nothing behind a product would ever learn. */
+/* A weight of FTRL begins at 0; a vector does not, because the factors of a product would otherwise
+ * never learn. */
 FR_CASE(vectors_of_ftrl_do_not_begin_at_zero)
 {
     static const char text[] = "version: 1\n"
@@ -249,7 +250,7 @@ static void accumulators(uint64_t half_life, unsigned steps, float dense[2], flo
     fx_release(&fx);
 }
 
-/* Both runs take the same first step: what the second adds is the same too. */
+/* The runs take the same first step, so their second steps add the same amount. */
 FR_CASE(accumulators_halve_in_their_half_life_of_samples)
 {
     enum { HALF_LIFE = 50 };
@@ -270,7 +271,8 @@ FR_CASE(accumulators_halve_in_their_half_life_of_samples)
 
 /* ---- occurrences ---- */
 
-/* The gradient of an occurrence is its logit less its label, the logit the row's weight alone. */
+/* The logit of an occurrence is the row's weight alone, and the gradient is the logit minus the
+ * label. */
 FR_CASE(a_row_sums_its_occurrences_in_blocks)
 {
     enum { N = 200, KEY = 5 };
@@ -299,7 +301,7 @@ FR_CASE(a_row_sums_its_occurrences_in_blocks)
     float expected = 0.0f, otherwise = 0.0f, state_of_none[4] = {0};
     fr_row_step(&expected, state_of_none, &blocks, 1, N, &o);
     fr_row_step(&otherwise, state_of_none, &straight, 1, N, &o);
-    assert_true(expected != otherwise); /* the test can tell */
+    assert_true(expected != otherwise); /* the test can tell the two orders apart */
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
     fx_step(&fx, graph);
     assert_memory_equal(w, &expected, sizeof(expected));
@@ -307,8 +309,8 @@ FR_CASE(a_row_sums_its_occurrences_in_blocks)
     fx_release(&fx);
 }
 
-/* A key that the batch itself made has masked steps: they teach it nothing, and it is not older for
- * them. */
+/* The steps of a key that the batch itself made are masked: its row does not learn from these
+ * steps, and they do not count toward the row's age. */
 FR_CASE(a_masked_step_is_no_occurrence)
 {
     enum { N = 40, FRESH = 5, KNOWN = 6, HISTORY = 2 };
@@ -325,7 +327,7 @@ FR_CASE(a_masked_step_is_no_occurrence)
         fx.batch.columns[ITEM].keys[i] = i % 4 == 0 ? FRESH : i % 4 == 1 ? KNOWN : 0;
         fx.batch.columns[HISTORY].keys[i] = i % 2 ? FRESH : KNOWN;
     }
-    fx.batch.role[0] = FR_ROLE_METRICS_ONLY; /* an item that is FRESH beside a step that is KNOWN */
+    fx.batch.role[0] = FR_ROLE_METRICS_ONLY; /* the sample's item is FRESH and its step is KNOWN */
     fx_resolve(&fx);
     struct fr_table_rows *rows = &fx.rows.tables[ITEM];
     rows->served = fr_alloc(rows->n_unique, sizeof(*rows->served));
