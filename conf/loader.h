@@ -32,7 +32,8 @@ struct fr_loader {
     struct fr_problems problems, warnings;
     struct fr_words words; /* scratch for reporting an unknown word */
     struct fr_conf *conf;
-    /* At most FR_LAYERS_MAX; inline operations are appended to those of the file. */
+    /* At most FR_LAYERS_MAX drafts. The layers of the file come first; inline operations that
+     * became layers are appended. */
     struct fr_layer_draft *drafts;
     uint32_t n_drafts;
     /* a layer or reference is missing, so no order can be found */
@@ -42,8 +43,8 @@ struct fr_loader {
     struct fr_layer_draft *loss_drafts[FR_TASKS_MAX];
 };
 
-/* Report a problem of the loaded text; the second reports a word that is none of those in
- * loader->words. */
+/* Report a problem of the loaded text: an error, a warning, and as an error a word that is none of
+ * those in loader->words. */
 #define fr_refuse(loader, ...) fr_problem(&(loader)->problems, __VA_ARGS__)
 #define fr_warn(loader, ...) (void)fr_problem(&(loader)->warnings, __VA_ARGS__)
 #define fr_refuse_unknown(loader, ...) fr_problem_unknown(&(loader)->problems, __VA_ARGS__, &(loader)->words)
