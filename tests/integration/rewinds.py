@@ -1,6 +1,6 @@
-"""A state that leaves its history tells so by a snapshot, where replicas begin with snapshots (`export.retention: snapshots`): the daemon writes it, the hook carries
-it away, then the topic names it, and replicas, ours and one that knows docs/formats only, load it and end with the daemon's dump. Where that does not work out,
-all of the state goes through the topic.
+"""A state that leaves its history (`--restore`) sends replicas to a snapshot if they begin with snapshots (`export.retention: snapshots`): the daemon writes the
+snapshot, the hook carries it away, the topic names it in a rewind, and replicas load it and end with the daemon's dump. One replica is ours, the other
+knows docs/formats only. If no snapshot can be taken or carried away, the whole state goes through the topic.
 """
 import pathlib
 import random
@@ -28,7 +28,7 @@ class Cases(Live):
         return super().daemon(name, [f"export.topic={topic}", *sets], **options)
 
     def saved(self, name, sets=()):
-        """A state with a savepoint `back` in its history, at rest, whose topic is NAME.delta; the savepoint."""
+        """Makes a drained state with a savepoint `back` in its history; its topic is NAME.delta. Returns the savepoint."""
         state = self.work.path / name
         daemon = self.daemon(name, f"{name}.delta", sets)
         self.more(600)
@@ -41,14 +41,14 @@ class Cases(Live):
         return state / "savepoints/back"
 
     def records(self, topic):
-        """Of all partitions: [(partition, record, bytes)], each partition's in its order."""
+        """[(partition, record, bytes)] of all partitions, each partition in the order of the topic."""
         return [(partition, delta.parse(value), value) for partition, values in delta.read_topic(self.kafka.address, topic).items() for _, value in values]
 
     def in_step(self, topic):
         return sorted(self.records(topic), key=lambda record: (record[1]["tl"], record[1]["e"]))
 
     def independent(self, records, folders):
-        """A replica that knows the text: it follows from the first record on, and loads what a rewind names; how many it loaded."""
+        """A replica that knows docs/formats only: it follows from the first record on, and loads the snapshot that a rewind names. Returns it and how many it loaded."""
         replica, loaded = delta.Replica(2), 0
         for partition, record, value in records:
             try:
@@ -56,7 +56,7 @@ class Cases(Live):
             except delta.Rewound:
                 named = [folder / record["snap"] for folder in folders if record["k"] == "rewind" and (folder / record["snap"] / "MANIFEST.json").exists()]
                 if not named:
-                    continue  # a later one leads on
+                    continue  # a later rewind names a snapshot that is still there
                 manifest = replica.begin(named[0])
                 assert (manifest["tl"], manifest["e"]) == (record["tl"], record["to"]), (manifest["tl"], manifest["e"], record)
                 loaded += 1

@@ -313,8 +313,8 @@ static void long_name(char *name)
     name[LONGEST_NAME] = '\0';
 }
 
-/* What a configuration is held to (conf/load.c): 2048 bytes beside a row's values; beside each
- * topic's name 8 and beside each offset 14, and 2048 once. */
+/* conf/load.c checks that a row and a commit fit a record. It counts 2048 bytes beside a row's
+ * values; and for a commit 2048 bytes, 8 beside each topic's name, and 14 for each offset. */
 FR_CASE(the_widest_row_and_the_largest_commit_fit_what_a_configuration_proves)
 {
     static struct fr_delta_offset offsets[4096];
@@ -624,7 +624,7 @@ FR_CASE(damaged_settings_are_refused)
         uint8_t kept = bytes.data[at];
         bytes.data[at] = 0xff;
         assert_int_equal(fr_codec_settings_parse(bytes.data, bytes.size, &read), FR_E_CORRUPT);
-        /* and with a crc that fits: refused, or read and released without a fault */
+        /* with a CRC that fits the damage is refused, or read and released without a fault */
         uint32_t crc = fr_crc32c(0, bytes.data, bytes.size - 4), good;
         memcpy(&good, bytes.data + bytes.size - 4, 4);
         memcpy(bytes.data + bytes.size - 4, &crc, 4);
@@ -664,7 +664,7 @@ static void draw_name(char *out, size_t most, const char *signs)
 
 enum { OFFSETS = 6, TABLES = 3, DRAWN_ROWS = 20 };
 
-/* The positions of a commit, as those read them who want them. */
+/* Reads the positions of a commit with a cursor, as a reader that needs them does. */
 static void assert_offsets(const struct fr_delta_record *record, const struct fr_delta_offset *expected, uint32_t n)
 {
     struct fr_cursor cursor;
@@ -727,8 +727,8 @@ static uint32_t draw_offsets(struct fr_delta_offset *offsets, char (*names)[250]
     return n;
 }
 
-/* Whatever names, numbers and positions a configuration and a state may have: the reader takes each
- * record, and says what was written. */
+/* The names, numbers and positions are drawn from everything that a configuration and a state may
+ * have: the reader accepts each record, and gives back what was written. */
 FR_CASE(every_record_that_may_be_written_is_read_back)
 {
     for (int round = 0; round < 200; round++) {
@@ -778,7 +778,7 @@ FR_CASE(every_record_that_may_be_written_is_read_back)
     drop_records(&all);
 }
 
-/* The writer is no way around the reader: a name that no reader takes is not sent. */
+/* The writer refuses what the reader would refuse: a name that no reader accepts is not sent. */
 FR_CASE(a_record_that_no_reader_takes_is_not_written)
 {
     struct golden g;

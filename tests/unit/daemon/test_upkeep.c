@@ -25,7 +25,8 @@ FR_CASE(what_is_acknowledged_last_is_passed_on_before_the_end)
     assert_int_equal(w->acknowledged, 5);
 }
 
-/* The trainer stops by itself when it has produced so much more than is in the journal. */
+/* Expects that the trainer may produce `more` bytes beyond those in the journal before it stops,
+ * for the reason `why`. */
 static void limit_is(uint64_t more, enum fr_pause why)
 {
     expect(upkeep, FR_AGAIN);
@@ -44,7 +45,7 @@ FR_CASE(reading_pauses_at_each_limit_and_goes_on_below)
     w->held = true;
     limit_is(0, FR_PAUSE_JOURNAL);
     assert_non_null(strstr(w->limit_text, "because publishing is held after non-finite numbers"));
-    w->durable.acked = 9; /* then no pause can shorten it */
+    w->durable.acked = 9; /* a pause could not shorten the journal then */
     limit_is(2 * 100, FR_PAUSE_UNFOLDED);
     w->durable.unfolded_bytes = 2 * w->conf.unfolded_max;
     limit_is(0, FR_PAUSE_UNFOLDED);
@@ -141,12 +142,12 @@ FR_CASE(a_fold_without_room_is_not_begun_and_tried_again)
     w->disk_free = 1 << 30;
     fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
     expect(upkeep, FR_AGAIN);
-    w->fold = FR_E_NO_SPACE; /* somebody else was faster */
+    w->fold = FR_E_NO_SPACE; /* another process took the free space first */
     expect(fold, FR_AGAIN);
     expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 1);
     w->fold = FR_OK;
-    w->durable.unfolded_bytes = 1; /* the wish was not forgotten */
+    w->durable.unfolded_bytes = 1; /* the fold is still wanted */
     fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
     expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 2);
@@ -174,14 +175,14 @@ FR_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something)
     assert_int_equal(w->folds, 0);
     w->durable.epoch = 5;
     expect(fold, FR_AGAIN);
-    assert_int_equal(w->folds, 0); /* the wish was for what was durable then */
+    assert_int_equal(w->folds, 0); /* the fold was wanted for the epochs that were durable then */
     atomic_store(&w->service.loops.fold.shared.wanted, true);
     expect(fold, FR_AGAIN);
     expect(fold, FR_AGAIN);
     assert_int_equal(w->folds, 1);
 }
 
-/* Its listing fails, as that of a process without a free descriptor does. */
+/* Listing the folder fails, as it does in a process without a free descriptor. */
 FR_CASE(a_folder_of_savepoints_that_fails_is_looked_at_less_and_less_often)
 {
     char dir[] = "/tmp/fr_daemon_XXXXXX", file[64];
@@ -196,7 +197,7 @@ FR_CASE(a_folder_of_savepoints_that_fails_is_looked_at_less_and_less_often)
         assert_int_equal(fr_step_savepoints(&w->service.loops.fold, fresh_err()), FR_OK);
         fr_clock_fake_advance_ms(&w->clock, 200);
     }
-    /* after 1, 2, 4 .. 60 s */
+    /* looks come after 1, 2, 4 .. 60 s */
     assert_in_range(atomic_load(&w->service.loops.fold.shared.savepoint_failures), 5, 8);
     assert_int_equal(unlink(file), 0);
     fr_clock_fake_advance_ms(&w->clock, 60000);

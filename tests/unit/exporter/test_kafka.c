@@ -55,14 +55,15 @@ static void create_topic(const char *policy)
     rd_kafka_destroy(client);
 }
 
-/* What the topic's check says, once there is an answer; without `create` one question is enough. */
+/* Returns what the check of the topic says. With `create` the check is repeated until there is an
+ * answer; without it, one call is enough. */
 static enum fr_status check(bool create)
 {
     make_publisher((struct fr_publisher_options){.create = create});
     return create ? check_until_answered() : fr_publisher_check(publisher, &err);
 }
 
-/* Continues from what the topic shows. */
+/* Checks the topic, and publishes the epochs that it lacks. */
 static void publish(void)
 {
     if (check(true) != FR_OK)

@@ -31,7 +31,7 @@ FR_CASE(lines_are_json_whatever_the_topics_hold)
     s->conf->ingest.format = FR_FORMAT_MSGPACK;
     s->conf->ingest.malformed_max = 1;
     add_file(s, "a.jsonl", lines(0, 2));
-    append(&s->log, 0, 1); /* JSON: malformed there */
+    append(&s->log, 0, 1); /* JSON is malformed in the topic */
     assert_int_equal(service_start(s, true), FR_OK);
     service_run(s);
     assert_int_equal(s->positions.partitions[0].trained, 2);
@@ -88,7 +88,7 @@ FR_CASE(a_malformed_line_is_a_dead_letter_with_its_place)
     assert_int_equal(s->dead.letters[0].offset, 1);
     assert_string_equal(s->dead.letters[0].value, "nonsense");
     assert_int_equal(s->dead.letters[1].offset, 2); /* `t` is missing and there is no other time */
-    /* there is no timestamp, but a clock to hold it against */
+    /* a line has no timestamp, so `t` is compared with the clock only */
     assert_int_equal(s->dead.letters[2].offset, 3);
     assert_non_null(strstr(s->dead.letters[2].reason, "after the clock of the host that read it"));
     assert_int_equal(s->positions.partitions[0].trained, 1);
@@ -113,13 +113,13 @@ FR_CASE(a_line_over_record_max_goes_without_its_value)
         assert_false(s->dead.letters[0].has_value);
         assert_string_equal(s->dead.letters[0].header, "freshet.length=3145728");
         assert_non_null(strstr(s->dead.letters[0].reason, "3145728 bytes, more than ingest.record_max"));
-        service_kill(s); /* its check sum is the fingerprint now */
+        service_kill(s); /* the checksum of the long line is the fingerprint now */
         assert_int_equal(service_start(s, true), FR_OK);
         service_run(s);
         assert_int_equal(s->positions.partitions[0].trained, 1);
         assert_int_equal(s->positions.partitions[0].dead_lettered, 1);
         service_kill(s);
-        free(s->ends); /* another run: the size may be another one */
+        free(s->ends); /* begins another run, in which the file may have another size */
         s->ends = NULL;
         text.data[text.size - 1000000] = 'y';
         (zipped ? write_gzip : write_plain)(path_of(s, 0), (const char *)text.data, text.size - 1);
@@ -197,7 +197,7 @@ FR_CASE(a_restart_deep_in_a_file_passes_over_it_in_slices)
     service_kill(s);
     assert_int_equal(service_start(s, true), FR_OK);
     uint32_t before = s->n_batches, slices = 0;
-    /* no call reads for long: the watchdog watches, a stop is heard */
+    /* no call reads for long, so that the watchdog stays quiet and a stop takes effect */
     while (s->n_batches == before) {
         slices += service_step(s, 1) == FR_AGAIN;
         assert_true(slices < 100);

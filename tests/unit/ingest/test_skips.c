@@ -8,7 +8,7 @@ static void ask(struct service *s, const char *text)
     assert_true(fr_ingest_skip_parse(text, &s->skips[s->n_skips++], &s->err));
 }
 
-/* As the operator who starts again with another command line. */
+/* Ends the service and gives the next start another command line. */
 static void restart(struct service *s, const char *text)
 {
     service_kill(s);
@@ -91,7 +91,7 @@ FR_CASE(records_of_a_range_are_counted_and_not_trained)
     assert_int_equal(p->fingerprint_offset, 6);
     assert_int_equal(p->delivered, 7);
     assert_int_equal(p->decoded, 6);
-    assert_int_equal(p->dead_lettered, 1); /* a letter as ever: offset 3 */
+    assert_int_equal(p->dead_lettered, 1); /* offset 3 is malformed */
     assert_int_equal(s->dead.letters[0].offset, 3);
     assert_int_equal(p->samples, 11);
     assert_int_equal(p->skipped, 9);
@@ -143,7 +143,7 @@ FR_CASE(in_lockstep_batches_are_those_of_a_log_without_the_range_also_after_kill
         while (kill_at && s->n_batches < kill_at)
             assert_true(service_step(s, 1) >= 0);
         if (kill_at) {
-            restart(s, NULL); /* what is recorded holds without being asked for */
+            restart(s, NULL); /* recorded ranges apply without --skip */
             assert_int_equal(service_start(s, false), FR_OK);
         }
         service_run(s);
@@ -167,7 +167,7 @@ FR_CASE(a_young_model_grows_by_what_it_trained)
         while (kill_at && s->n_batches < kill_at)
             assert_true(service_step(s, 1) >= 0);
         if (kill_at) {
-            restart(s, "samples:0:5-17"); /* asked for again: it is there */
+            restart(s, "samples:0:5-17"); /* named again: the range is recorded already */
             assert_int_equal(service_start(s, false), FR_OK);
         }
         service_run(s);
@@ -229,7 +229,7 @@ FR_CASE(what_is_not_ahead_overlaps_or_is_not_read_is_refused)
     assert_int_equal(s->positions.partitions[0].trained, 9);
     assert_refused(s, "samples:0:7-8", FR_E_MISMATCH, "overlaps the range 5-7, which is recorded");
     assert_refused(s, "samples:0:3-8", FR_E_MISMATCH, "before offset 6");
-    restart(s, "samples:0:5-6"); /* is in what is recorded, whatever the position */
+    restart(s, "samples:0:5-6"); /* lies in a recorded range */
     service_serve(s);
     assert_int_equal(s->positions.partitions[0].n_skips, 1);
 }
@@ -258,7 +258,7 @@ FR_CASE(a_partition_keeps_its_newest_ranges)
     fr_clock_fake_advance_ms(&s->clock, 1000);
     service_run(s);
     assert_int_equal(s->positions.partitions[0].n_skips, FR_SKIPS_MAX);
-    assert_int_equal(s->positions.partitions[0].skips[0].first, 3); /* 1 went */
+    assert_int_equal(s->positions.partitions[0].skips[0].first, 3); /* offset 1 was dropped */
     assert_int_equal(s->positions.partitions[0].skips[FR_SKIPS_MAX - 1].first, 2 * FR_SKIPS_MAX + 1);
 }
 

@@ -71,7 +71,7 @@ FR_CASE(rows_follow_the_golden_steps)
     }
 }
 
-/* A step of one unit, the `age`-th. */
+/* The pace of step number `age` of one unit. */
 static struct fr_pace pace_of_one(const struct fr_optimizer *o, uint64_t age)
 {
     const struct fr_powers powers = {.units = 1.0,
@@ -117,8 +117,8 @@ FR_CASE(dense_parameters_follow_the_golden_steps)
     }
 }
 
-/* A row that occurs in some steps only is what a PyTorch parameter is that is stepped in those
- * alone: moments, steps and their corrections stand still in between. */
+/* A row that occurs in some steps only is like a PyTorch parameter that is stepped in those only:
+ * between them its moments, step count and corrections stand still. */
 FR_CASE(lazy_rows_move_only_when_they_occur)
 {
     static const enum fr_optimizer_kind kinds[] = {FR_OPT_ADAM, FR_OPT_MOMENTUM};
@@ -153,8 +153,8 @@ FR_CASE(lazy_rows_move_only_when_they_occur)
     }
 }
 
-/* PERSIA divides by the accumulator of the steps before; ours, like PyTorch's, holds this step's
- * square as well. */
+/* PERSIA divides by the accumulator of the previous steps; ours, like PyTorch's, includes the
+ * square of this step. */
 FR_CASE(adagrad_does_not_divide_by_a_late_accumulator)
 {
     struct fr_optimizer o = {.kind = FR_OPT_ADAGRAD, .lr = 0.01f, .eps = 1e-10f};
@@ -241,7 +241,7 @@ static const enum fr_optimizer_kind dense_kinds[] = {FR_OPTIMIZERS(DENSE_KIND)};
 #define ROW_KIND(name, text, number, where, ...) FR_ROWS_##where(name, )
 static const enum fr_optimizer_kind row_kinds[] = {FR_OPTIMIZERS(ROW_KIND)};
 
-/* Steps of a quarter, a half, .. of a unit, from sums over 8 samples of a unit of 32. */
+/* Makes steps of 1/4, 1/2, .. of a unit of 32 samples, from sums over 8 samples each. */
 static void run_dense(const struct fr_ops *ops, struct fr_optimizer o, struct fr_view memory, float clip)
 {
     double age = 0.0;
@@ -386,8 +386,8 @@ FR_CASE(ftrl_keeps_first_values_until_gradients_move_them)
 
 /* ---- finite stays finite ---- */
 
-/* Extremes of everything the checks of conf and graph let through, from states as large as they
- * get. */
+/* Takes steps with the extremes that the checks of conf and graph accept, from the largest
+ * states. */
 static void expect_finite(enum fr_optimizer_kind kind, float lr, float eps, float g, float w)
 {
     float rate[] = {0.0f, 0.999999f};
@@ -431,7 +431,7 @@ FR_CASE(no_finite_gradient_makes_a_value_that_is_not)
                     expect_finite(row_kinds[k], rates[i / 2], epsilons[i % 2], gradients[g], values[w]);
 }
 
-/* The one rule rows do not have. */
+/* Decoupled decay is the only rule for layers that rows do not have. */
 FR_CASE(decoupled_decay_keeps_values_finite_too)
 {
     static const float values[] = {1.0f, FR_VALUE_MAX, 3e38f};
@@ -468,7 +468,7 @@ FR_CASE(steps_of_a_row_stop_where_a_float_counts_no_further)
     assert_true(states[2] == 16777216.0f && isfinite(w));
     struct fr_pace late = fr_row_pace(&o, 1, 16777216);
     assert_true(late.rate == 0.1f && late.second_scale == 1.0f);
-    states[2] = 16777000.0f; /* also when a step would carry it beyond */
+    states[2] = 16777000.0f; /* also when a step would carry the count beyond */
     g = 1.0f;
     fr_row_step(&w, states, &g, 1, 1000, &o);
     assert_true(states[2] == 16777216.0f);
@@ -500,7 +500,7 @@ FR_CASE(the_sum_of_squares_of_a_row_does_not_depend_on_lanes)
     }
 }
 
-/* One step with 32 lanes; lane 0, which writes what all lanes read, last. */
+/* One step with 32 lanes. Lane 0, which writes what all lanes read, comes last. */
 static void step_by_lanes(float *w, float *s, float *g, uint32_t dim, uint32_t count, const struct fr_optimizer *o)
 {
     float squares = fr_row_sum_squares(g, dim);

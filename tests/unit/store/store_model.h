@@ -1,9 +1,9 @@
-/* What a store with a state directory must be, said with an array of keys and nothing clever: the
- * model of test_model.c. It knows no index, no arrays, no tiers and no files.
+/* The model of test_model.c: how a store with a state directory must behave, written with an array
+ * of keys and nothing clever. The model has no index, no tiers and no files.
  *
- * A table's keys are those of a small universe, number by number. For each the model has the row or
- * the count, what followers and earlier epochs know of it, and its newest image. Rules of gates and
- * expiry are functions of their own here, and so is the order by which slices go. */
+ * A table's keys come from a small universe and are numbered. For each key the model has the row or
+ * the count, what followers and earlier epochs know of the key, and its newest image. Gates, expiry
+ * and the order of slices are implemented here a second time. */
 #ifndef FR_TESTS_STORE_MODEL_H
 #define FR_TESTS_STORE_MODEL_H
 
@@ -17,7 +17,7 @@ enum model_state { MODEL_ABSENT, MODEL_PENDING, MODEL_LIVE };
 struct model_key {
     uint8_t state;
     bool dirty;     /* changed in the open epoch */
-    bool in_epoch;  /* an epoch says that it is there */
+    bool in_epoch;  /* the newest epoch with the key has a row or a count of it */
     bool published; /* followers have a row of it */
     uint8_t reason; /* why the published row went, in the open epoch */
     uint32_t count; /* pending */
@@ -27,10 +27,10 @@ struct model_key {
     float row[TEST_ROW_FLOATS];
 };
 
-/* What the epochs so far say of a key. */
+/* The newest image of a key in the epochs so far. */
 struct model_image {
     uint8_t kind, reason;
-    bool known; /* some epoch has it */
+    bool known; /* some epoch has an image of the key */
     uint32_t size;
     uint8_t bytes[FR_ROW_IMAGE_HEAD + TEST_ROW_FLOATS * sizeof(float)];
 };
@@ -38,21 +38,22 @@ struct model_image {
 struct model {
     struct model_key keys[MODEL_TABLES][MODEL_UNIVERSE];
     struct model_image images[MODEL_TABLES][MODEL_UNIVERSE];
-    struct fr_store_counts counts[MODEL_TABLES]; /* but rows and pending */
+    struct fr_store_counts counts[MODEL_TABLES]; /* without rows and pending */
     uint64_t pending[MODEL_TABLES][FR_SHARDS];
     uint64_t rows[MODEL_TABLES];
     uint32_t slice_bits[MODEL_TABLES];
-    uint64_t slices[MODEL_TABLES]; /* of the sweep so far */
+    uint64_t slices[MODEL_TABLES]; /* done in the current sweep */
     uint64_t batch_number, epoch;
     int64_t watermark_ms;
 };
 
-/* What does not come back with a restart. */
+/* What is the same in every run, and is kept when the model restarts. */
 struct model_fixed {
-    /* a new row is a function of seed, table and key: what it was the first time */
+    /* the first values of each row, as they were the first time: a function of seed, table and
+     * key */
     float first[MODEL_TABLES][MODEL_UNIVERSE][TEST_ROW_FLOATS];
     bool first_known[MODEL_TABLES][MODEL_UNIVERSE];
-    uint16_t places[MODEL_PLACES]; /* of key numbers + 1, by the key */
+    uint16_t places[MODEL_PLACES]; /* hash table: key -> number + 1 */
 };
 
 /* ---- keys ---- */
@@ -108,7 +109,7 @@ static inline bool model_forgets(const struct world *w, uint32_t t, const struct
     return w->gates[t].idle_ms > 0 && watermark_ms - key->seen_ms > w->gates[t].idle_ms;
 }
 
-/* The reason, or FR_ABSENT_SILENT: the row stays. */
+/* Returns the reason for which the row expires, or FR_ABSENT_SILENT if it stays. */
 static inline uint8_t model_expires(const struct world *w, uint32_t t, const struct model_key *key,
                                     int64_t watermark_ms)
 {
@@ -116,7 +117,8 @@ static inline uint8_t model_expires(const struct world *w, uint32_t t, const str
     return idle ? FR_ABSENT_IDLE : FR_ABSENT_SILENT;
 }
 
-/* Who is remembered: an equal share of pending_max for each shard. */
+/* Returns whether the shard has room for another pending key: each shard has an equal share of
+ * pending_max. */
 static inline bool model_remembers(const struct model *m, const struct world *w, uint32_t t, uint32_t shard)
 {
     uint64_t most = w->tables[t].pending_max;
@@ -131,7 +133,7 @@ static inline bool model_in_slice(uint32_t number, uint32_t bits, uint64_t slice
 /* ---- plan and step ---- */
 
 struct model_sum {
-    uint32_t stamp; /* of the batch that this is of */
+    uint32_t stamp; /* of the batch that the sums are of */
     uint32_t counted, touched, occurrences;
     bool trained;
     double clicks;
@@ -174,7 +176,7 @@ static inline void model_read(const struct model_fixed *fixed, struct model_batc
                 model_add(mb, w, b, s, i, model_number(fixed, b->keys[s][o]));
 }
 
-/* The row's values are the caller's to fill in when they are not known yet. */
+/* Makes the key live. If the row's first values are not known yet, the caller fills them in. */
 static inline void model_admit(struct model *m, const struct model_fixed *fixed, uint32_t t, uint32_t number)
 {
     struct model_key *key = &m->keys[t][number];
@@ -237,7 +239,7 @@ static inline void model_plan(struct model *m, const struct model_fixed *fixed, 
     }
 }
 
-/* As step_rows: a sum that depends on the order of occurrences. */
+/* Changes the rows as step_rows does: by a sum that depends on the order of occurrences. */
 static inline void model_step(struct model *m, const struct model_fixed *fixed, const struct world *w,
                               const struct test_batch *b)
 {
@@ -316,7 +318,7 @@ static inline void model_slice(struct model *m, const struct world *w)
 {
     m->batch_number++;
     for (uint32_t t = 0; t < w->n_tables; t++) {
-        uint32_t turns = w->tables[t].expire_every; /* for a sweep of a small table */
+        uint32_t turns = w->tables[t].expire_every; /* batches from one slice to the next */
         for (uint32_t i = 0; i < m->slice_bits[t] && turns > 1; i++)
             turns /= 2;
         if (m->batch_number % turns == 0)
@@ -326,8 +328,8 @@ static inline void model_slice(struct model *m, const struct world *w)
 
 /* ---- epochs ---- */
 
-/* True: the open epoch has an image of the key, which is the newest now. *carried: its count goes
- * in the section. */
+/* Returns whether the open epoch has an image of the key, which is then the newest. *carried: the
+ * key's count is carried in the section. */
 static inline bool model_cut_key(struct model *m, uint32_t t, uint32_t number, bool *carried)
 {
     struct model_key *key = &m->keys[t][number];
