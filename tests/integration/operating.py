@@ -79,7 +79,7 @@ class FullPipe:
             self.text += piece
 
     def lines(self):
-        """All of them, once the writer has ended."""
+        """All lines of the pipe, once the writer has ended."""
         self.thread.join()
         return self.text.decode(errors="replace").strip().splitlines()
 
@@ -303,7 +303,7 @@ class Cases:
             produce(self.kafka.address, "filled", 0, 1000)
             daemon = self.daemon("filled", [f"state_dir={disk / 'state'}"])
             wait_until(lambda: trained(daemon) == 1000, "1000 samples")
-            with open(disk / "other", "wb") as other:  # somebody else takes all but some MiB
+            with open(disk / "other", "wb") as other:  # another program takes all but some MiB
                 other.write(b"x" * (52 << 20))
             wait_until(lambda: "bytes free" in daemon.json("/status")["paused"], "reading pauses before the disk is full")
             assert "bytes free" in daemon.json("/readyz")["reason"]
@@ -344,7 +344,7 @@ class Cases:
 
     def a_dead_letter_topic_that_refuses_holds_epochs_and_says_so(self):
         create_topic(self.kafka.address, "letters")
-        create_topic(self.kafka.address, "letters.dead", config={"cleanup.policy": "compact"})  # refuses what has no key
+        create_topic(self.kafka.address, "letters.dead", config={"cleanup.policy": "compact"})  # a compacted topic refuses records without a key
         produce(self.kafka.address, "letters", 0, 100)
         producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address})
         producer.produce("letters", b"\xc1", partition=0)
@@ -373,7 +373,7 @@ class Cases:
         broker = self.kafka.pid()
         os.kill(broker, signal.SIGSTOP)
         try:
-            time.sleep(3)  # an outage has a length; nothing is asserted about it
+            time.sleep(3)  # the outage lasts for a while; no assertion depends on how long
             assert daemon.running() and daemon.get("/healthz")[0] == 200
         finally:
             os.kill(broker, signal.SIGCONT)
@@ -406,7 +406,7 @@ class Cases:
         produce(self.kafka.address, "numbers", 0, 640)
         daemon = self.daemon("numbers")
         wait_until(lambda: trained(daemon) == 640 and (lambda s: s["acked"] >= s["durable"] > 0)(daemon.json("/status")), "640 samples on the delta topic")
-        produce(self.kafka.address, "numbers", 640, 256, price=1e38, label=0.5)  # at least four batches; off whatever the logit
+        produce(self.kafka.address, "numbers", 640, 256, price=1e38, label=0.5)  # at least four batches whose loss is not finite
         held = wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], "/healthz says that publishing is held")
         assert "learning rates" in held[0], held
         wait_until(lambda: daemon.json("/status")["samples"]["quarantined"] == 256, "the batches are quarantined")
@@ -503,5 +503,5 @@ class Cases:
         run_cases(self, names)
 
 
-with Workspace() as test_work, Kafka(own=True) as test_kafka:  # it is stopped now and then
+with Workspace() as test_work, Kafka(own=True) as test_kafka:  # cases stop this broker
     Cases(test_work, test_kafka).run()

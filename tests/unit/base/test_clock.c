@@ -1,4 +1,5 @@
-/* base/clock.h: the fake moves by hand, the system one never back. */
+/* base/clock.h: a fake clock moves only when a test moves it, and the system clock never goes
+ * back. */
 #include "case.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ FR_CASE(the_fake_moves_only_when_told)
     fr_clock_fake_advance_ms(&fake, 1500);
     assert_true(fr_mono_ns(&fake.clock) - begin == 1500000000u);
     assert_true(fr_wall_ms(&fake.clock) == 1700000001500);
-    fake.wall_ms -= 3600000; /* a wall clock that is set back does not move the other */
+    fake.wall_ms -= 3600000; /* setting the wall clock back does not move the monotonic clock */
     assert_true(fr_mono_ns(&fake.clock) - begin == 1500000000u);
 }
 

@@ -16,7 +16,8 @@ static int compare_items(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index); /* stable */
 }
 
-/* Random numbers of which only the bits in a mask differ: so many passes, from none to some. */
+/* Random numbers that differ only in the bits of a mask, so that the number of passes varies from
+ * none to all. */
 FR_CASE(values_are_sorted_and_equal_items_keep_their_order)
 {
     static struct fr_radix_item items[ITEMS], spare_items[ITEMS], expected[ITEMS];

@@ -49,7 +49,7 @@ static bool in_section(const struct fr_option *option, const struct section *sec
 {
     size_t size = strlen(section->prefix);
     size_t head = strcspn(option->path, ".");
-    if (size == 0) { /* what has no section of its own */
+    if (size == 0) { /* options that have no section of their own */
         for (size_t i = 1; i < FR_ARRAY_LEN(sections); i++) {
             if (in_section(option, &sections[i]))
                 return false;
@@ -110,10 +110,10 @@ static void write_path(struct fr_buffer *out, const char *path)
     }
 }
 
-/* Whether a state that exists takes another value over at a restart. */
+/* Returns whether an existing state accepts another value of the option at a restart. */
 static const char *change_of(const struct fr_option *option)
 {
-    if (option->shorthand) { /* of the one part */
+    if (option->shorthand) { /* the option of the table's only part decides */
         char path[FR_PATH_MAX];
         snprintf(path, sizeof(path), "tables.*.parts.*.%s", fr_option_name(option));
         option = fr_option_find(path);

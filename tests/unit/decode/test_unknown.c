@@ -1,7 +1,7 @@
 /* What producers change first: labels, weights, scores, fields, slots and indexes that the
  * configuration does not have are passed over and counted by name, in every form and both formats,
- * whatever their values are as long as these are well-formed. And what a configuration says about
- * the words of others: keys that are no names, labels of -1 and 1. */
+ * whatever their values are as long as these are well-formed. The second part has words of
+ * producers that the configuration maps: keys that are not names, labels of -1 and 1. */
 #include "fixture.h"
 
 #include <math.h>
@@ -80,7 +80,7 @@ static void to_msgpack(const char *text, struct fr_buffer *out)
 
 /* ---- records and what is counted of them ---- */
 
-/* "slots: city 2; keys: y.buy 1" of the decoder so far. */
+/* What the decoder has counted so far, as "slots: city 2; keys: y.buy 1". */
 static const char *counted(const struct fixture *f)
 {
     static char text[2048];
@@ -99,7 +99,8 @@ static const char *counted(const struct fixture *f)
     return text;
 }
 
-/* The record counts so in both formats, and adds up to what the batch says. */
+/* Decodes the record in both formats, and expects these counts, which must agree with those of the
+ * batch. */
 static void counts(struct fixture *f, const char *text, const char *expected)
 {
     struct fr_buffer bytes = {0};
@@ -248,7 +249,7 @@ FR_CASE(a_slot_and_a_label_go_by_the_keys_that_the_configuration_says)
     f->schema.slots[SLOT_USER_ID].key = user;
     f->schema.slots[SLOT_ITEM_ID].key = item;
     f->schema.labels[LABEL_CLICK].key = click;
-    for (int turn = 0; turn < 3; turn++) { /* found by hash, then expected */
+    for (int turn = 0; turn < 3; turn++) { /* first found by hash, then expected */
         counts(
             f,
             "[{\"f\":{\"user.id\":1,\"a key that is longer than sixty-three bytes, which is the most of a name, and has blanks\":\"a\"},"

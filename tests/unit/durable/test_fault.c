@@ -11,7 +11,7 @@ struct life {
     uint64_t last_ok; /* epoch of the last append that returned FR_OK */
     uint64_t tried;   /* epoch of the last append that was begun */
     struct fr_sha256 digest;
-    enum fr_status status; /* of what ended it */
+    enum fr_status status; /* of the call that ended this life */
 };
 
 static enum fr_status append_next(const struct scene *scene, struct fr_durable *durable, struct life *life)
@@ -209,8 +209,8 @@ FR_CASE(a_full_disk_leaves_the_journal_as_it_was)
     disk_free(disk);
 }
 
-/* Review scenario: the sync of 3 fails, the process ends, the next one reads 3 from the page cache;
- * the power goes later. */
+/* The sync of epoch 3 fails and the process ends; the next process reads epoch 3 from the page
+ * cache, and later the power fails. */
 FR_CASE(an_epoch_whose_sync_failed_does_not_come_back)
 {
     struct scene scene = scene_make(53);
@@ -229,8 +229,8 @@ FR_CASE(an_epoch_whose_sync_failed_does_not_come_back)
     disk_free(disk);
 }
 
-/* The mark of 3 was written but its sync failed: the next open finds it (page cache), builds on it,
- * and then the power goes. */
+/* The mark of epoch 3 was written but its sync failed: the next open finds the mark in the page
+ * cache and continues from it, and then the power fails. */
 FR_CASE(a_mark_whose_sync_failed_is_made_permanent_before_it_counts)
 {
     for (uint64_t seed = 0; seed < 8; seed++) {
@@ -270,11 +270,11 @@ static void lose_a_slot(const struct scene *scene)
     fr_buffer_release(&mark);
 }
 
-/* The sync of 3 fails, and a slot of the mark rots: the next open keeps 3, and must then really
- * have it. */
+/* The sync of epoch 3 fails, and a slot of the mark rots: the next open keeps epoch 3, and must
+ * then make it durable. */
 FR_CASE(an_epoch_kept_because_of_a_lost_slot_is_made_permanent_before_it_counts)
 {
-    /* 3 in a file of its own, or behind 2 */
+    /* epoch 3 is in a file of its own, or after epoch 2 */
     for (uint64_t file_max = 1; file_max < 100000; file_max *= 10000) {
         struct scene scene = scene_make(55);
         struct disk *disk = disk_new();
@@ -302,8 +302,8 @@ FR_CASE(an_epoch_kept_because_of_a_lost_slot_is_made_permanent_before_it_counts)
     }
 }
 
-/* 3 is in the journal, the mark says 2; the next process cuts it off and writes another 3 into a
- * new file. */
+/* Epoch 3 is in the journal, but the mark has epoch 2; the next process cuts epoch 3 off and writes
+ * another epoch 3 into a new file. */
 FR_CASE(what_was_cut_off_stays_cut_off_after_a_power_cut)
 {
     struct scene scene = scene_make(56), other = scene_make(57);

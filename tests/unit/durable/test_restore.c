@@ -58,7 +58,7 @@ static void see_progress(void *self, uint64_t done, uint64_t total)
 {
     struct seen *seen = self;
     if (done < seen->progress || done > total)
-        seen->total = 0; /* found by the case, in its own thread */
+        seen->total = 0; /* the case's own thread reports it: total is 0 */
     else
         seen->total = total;
     seen->progress = done;
@@ -113,7 +113,8 @@ FR_CASE(every_shard_comes_from_one_thread_as_from_a_single_one)
     fr_durable_close(durable);
 }
 
-/* Asked before it begins, among the images of the cold store, and among those of epochs. */
+/* Recovery is stopped before it begins, among the images of the cold store, and among the images of
+ * epochs. */
 FR_CASE(a_stop_ends_it_and_leaves_all_as_it_was)
 {
     struct scene scene = scene_make(92);
@@ -160,7 +161,7 @@ FR_CASE(the_first_section_comes_before_all_others_also_when_no_epoch_has_it)
     char last[64];
     snprintf(last, sizeof(last), "%s", strrchr((const char *)all.data, ' ') + 1);
     assert_int_equal(restore_names(durable, last, &names), FR_OK);
-    assert_int_equal(names.size, all.size); /* once */
+    assert_int_equal(names.size, all.size); /* each name once */
     assert_memory_equal(names.data + 1, last, strlen(last));
     assert_memory_equal(names.data + 1 + strlen(last), all.data, all.size - 1 - strlen(last));
     assert_int_equal(restore_names(durable, "none", &names), FR_OK);

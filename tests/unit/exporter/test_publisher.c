@@ -6,7 +6,7 @@
 
 enum { PRODUCE_API_KEY = 0 };
 
-static uint32_t look_ms; /* of the publisher made next; 0: a minute */
+static uint32_t look_ms; /* the next publisher's interval between looks; 0: a minute */
 
 FR_FIXTURE(open_state)
 {
@@ -170,7 +170,7 @@ FR_CASE(nothing_beyond_the_offered_epoch_is_sent)
     assert_int_equal(status.sent, 1);
 }
 
-/* A hold outlasts a restart: which durable epochs may be sent is the caller's to say. */
+/* A hold outlasts a restart, so the caller says which durable epochs may be sent, not the check. */
 FR_CASE(a_check_offers_nothing)
 {
     append(&f, 3);
@@ -253,7 +253,7 @@ static enum fr_status produce_all(void *self, uint32_t partition, uint32_t piece
     return FR_OK;
 }
 
-/* As if another process published it. */
+/* Publishes an epoch as another process would. */
 static void produce_epoch(struct fixture *from, uint64_t number)
 {
     struct fr_buffer bytes = {0};
@@ -265,8 +265,8 @@ static void produce_epoch(struct fixture *from, uint64_t number)
     fr_buffer_release(&bytes);
 }
 
-/* A kill came before the delivery report that has no offset: a commit lies there without a piece
- * before it. */
+/* A process was killed before the delivery reports of epoch 2 came, so the topic holds a commit
+ * that the journal has not noted as acknowledged. */
 FR_CASE(a_start_sends_again_what_the_journal_has_not_noted_as_acknowledged)
 {
     append(&f, 20);
@@ -304,7 +304,7 @@ FR_CASE(topics_with_another_history_are_refused_with_a_remedy)
     expect_mismatch(&copy, topic, "export.topic"); /* nothing durable, the topic is not empty */
     append(&copy, 20);
     expect_mismatch(&copy, topic, "older copy");
-    append(&copy, 21); /* another epoch 2 */
+    append(&copy, 21); /* an epoch 2 with other content */
     append(&copy, 20);
     expect_mismatch(&copy, topic, "digest");
 
@@ -316,7 +316,7 @@ FR_CASE(topics_with_another_history_are_refused_with_a_remedy)
     fixture_close(&other);
 }
 
-/* Records without a valid crc are nobody's; replicas pass over them too. */
+/* Records without a valid CRC belong to no writer; replicas pass over them, too. */
 FR_CASE(strays_are_passed_over_and_counted)
 {
     append(&f, 20);

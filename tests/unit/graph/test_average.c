@@ -67,7 +67,7 @@ FR_CASE(an_average_is_that_of_the_values_by_trained_samples)
     fx_release(&fx);
 }
 
-/* Steps are those of the values: an average changes what is published and nothing else. */
+/* The steps of training use the values: an average changes only what is published. */
 FR_CASE(training_does_not_see_the_average)
 {
     uint64_t hashes[2];
@@ -83,7 +83,7 @@ FR_CASE(training_does_not_see_the_average)
             const struct fr_parameter *q = &fr_graph_parameters(graph)[p];
             fr_buffer_append(&bytes, q->values, q->n_values * sizeof(float));
             bool averaged = with && (q->name[0] == 'h' || q->name[1] == '/') && q->trained;
-            /* statistics, and layers no loss reaches, are as they are */
+            /* statistics, and layers that no loss reaches, have no average */
             if ((q->published != q->values) != averaged)
                 fail_msg("%s", q->name);
         }
@@ -116,7 +116,8 @@ FR_CASE(a_task_without_labels_leaves_its_averages)
     fx_release(&fx);
 }
 
-/* With so long a half-life and so few samples a step each step alone would be rounded off. */
+/* With so long a half-life and so few samples a step, the change by one step alone would be lost to
+ * rounding. */
 FR_CASE(small_steps_add_up)
 {
     enum { HALF_LIFE = 2000000 };
@@ -128,7 +129,7 @@ FR_CASE(small_steps_add_up)
     double sum = 0.0, weight = 0.0;
     fx_make_batch(&fx, 4, 1, false, 7);
     fr_graph_forward(graph, &fx.batch, &fx.rows);
-    for (uint32_t i = 0; i < 60000; i++) { /* the value is 1, then 1.01 for ever */
+    for (uint32_t i = 0; i < 60000; i++) { /* the value is 1, and 1.01 from the middle on */
         a->values[0] = i < 30000 ? 1.0f : 1.01f;
         assert_int_equal(fr_graph_train(graph, &fx.batch, &fx.rows, NULL), FR_OK);
         double keep = pow(0.5, 4.0 / HALF_LIFE);
