@@ -52,7 +52,7 @@ static size_t protocol_size(const char *text, size_t size)
     return 0;
 }
 
-/* NULL: the text is one broker. */
+/* Returns what is wrong with the text as a broker, or NULL if it is one. */
 static const char *problem_of(const char *text, size_t size)
 {
     if (size == 0)

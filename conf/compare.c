@@ -126,8 +126,8 @@ static bool is_called(const struct comparison *c, const struct fr_option *option
     return name && (strcmp(name, key) == 0 || (c->training && option->as && strcmp(option->as, key) == 0));
 }
 
-/* At the top are rows from everywhere, each by the last part of its name; delta.json has some that
- * are in no view. */
+/* Finds the row of a key below the pattern. At the top of a record, options of any depth stand
+ * under the last part of their path; delta.json has some that are in no view. */
 static const struct fr_option *find_row(const struct comparison *c, const char *pattern, const char *key)
 {
     unsigned view = c->training ? FR_VIEW_TRAINING : FR_VIEW_MODEL;

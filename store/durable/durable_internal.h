@@ -86,7 +86,7 @@ enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, 
  * FR_E_STATE if `writes` and the object is read-only. */
 enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct fr_err *err) FR_MUST_CHECK;
 /* Writes `values` with the next sequence number and syncs; an error kills the object. The caller
- * holds `mark`, or is open. */
+ * holds `mark`, or is fr_durable_open. */
 enum fr_status fr_durable_write_mark(struct fr_durable *durable, struct fr_hwm values,
                                      struct fr_err *err) FR_MUST_CHECK;
 
