@@ -1,5 +1,5 @@
 """A start under each limit of a process (docs/commands.md, "Exit codes"): it ends with our line, which names what is short, and with the exit code of its class; never by
-the abort of a library, and never by waiting. No broker is there: whatever is short is found before one is asked.
+the abort of a library, and never by waiting. No broker is there: the start finds what is short before it needs a broker.
 
 Cases: descriptors, threads, address space, size of files, state_dir that cannot be, a disk that is full, one processor, more memory than there is, signals.
 """
@@ -37,7 +37,7 @@ class Cases:
         return process, log
 
     def ends(self, code, *words, **options):
-        """It ends by itself, and its last line but the one about closing says why."""
+        """Expects that the process ends by itself with the code, and that its line `stopped` has the words."""
         process, log = self.start(**options)
         try:
             got = process.wait(PATIENCE)
@@ -50,7 +50,7 @@ class Cases:
         assert line and f" code={code} " in line[0] and all(word in line[0] for word in words), (words, text[-2000:])
 
     def recovers(self, **options):
-        """It gets as far as its recovery; then it is killed. Returns the log."""
+        """Starts the daemon, waits until it has recovered, and kills it. Returns the log."""
         process, log = self.start(**options)
         try:
             wait_until(lambda: "event=recovered" in log.read_text() or process.poll() is not None, "recovered")
@@ -67,19 +67,19 @@ class Cases:
 
     def too_few_threads_are_named_with_the_number(self):
         shim = {"LD_PRELOAD": str(harness.BUILD / "tests/integration/libthread_shim.so")}
-        for n in (0, 4, 12, 30):  # 0: OpenBLAS does not get one before main
+        for n in (0, 4, 12, 30):  # 0: OpenBLAS gets no threads before main
             self.ends(75, "status=no_memory", "the process needs", "and could start", "ulimit -u", "pids.max", "lower `threads`", env={**shim, "FRESHET_THREADS_ALIVE": str(n)})
-        before_main = os.cpu_count() - 1  # OpenBLAS's
-        self.recovers(env={**shim, "FRESHET_THREADS_ALIVE": str(self.needed_threads(shim) + before_main + 1)})  # and the log's
+        before_main = os.cpu_count() - 1  # OpenBLAS's threads
+        self.recovers(env={**shim, "FRESHET_THREADS_ALIVE": str(self.needed_threads(shim) + before_main + 1)})  # and the thread `log`
 
     def a_thread_that_is_refused_later_ends_with_a_line_too(self):
-        """Each thread of a start, after it has asked for all of them, refused once."""
+        """A start checks that it can have all of its threads; later each of them is refused once."""
         shim = {"LD_PRELOAD": str(harness.BUILD / "tests/integration/libthread_shim.so")}
         asked = 1 + self.needed_threads(shim)
 
         def refuse(number):
             process, log = self.start(env={**shim, "FRESHET_THREADS_NOT": str(number)})
-            try:  # a client of Kafka does without one of its threads
+            try:  # a Kafka client can run without one of its threads
                 wait_until(lambda: process.poll() is not None or re.search("event=(recovered|stopped)", log.read_text()), "an end or a recovery")
                 ended = process.poll()
                 return number, ended, log.read_text()
@@ -173,7 +173,7 @@ class Cases:
             for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR, signal.SIGPIPE,
                            signal.SIGXFSZ, signal.SIGTTOU, signal.SIGRTMIN + 3):
                 process.send_signal(number)
-            process.send_signal(signal.SIGQUIT)  # the others came before it
+            process.send_signal(signal.SIGQUIT)  # the signals above arrived before this one
             wait_until(lambda: "event=drain why=signal" in log.read_text() or process.poll() is not None, "a drain")
             assert process.poll() is None, f"exit {process.poll()}: {log.read_text()[-2000:]}"
         finally:

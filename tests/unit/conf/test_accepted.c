@@ -421,7 +421,7 @@ FR_CASE(the_samples_of_models_load_and_print)
     static const struct {
         const char *name;
         uint32_t tasks;
-        enum fr_layer_op op; /* some layer has it */
+        enum fr_layer_op op; /* an operation that some layer has */
     } rows[] = {{"samples/general.yaml", 1, FR_LAYER_FM},           {"samples/fm.yaml", 1, FR_LAYER_FM},
                 {"samples/dlrm.yaml", 1, FR_LAYER_DOT_INTERACTION}, {"samples/dcn.yaml", 1, FR_LAYER_CROSS},
                 {"samples/din.yaml", 1, FR_LAYER_ATTENTION},        {"samples/esmm.yaml", 3, FR_LAYER_MLP},
@@ -471,7 +471,7 @@ FR_CASE(the_reference_configurations_are_those_of_the_reference_runs)
         assert_int_equal(conf->n_slots, rows[i / 5].slots);
         assert_int_equal(conf->slots[conf->n_slots - 1].dim, rows[i / 5].dense);
         assert_int_equal(conf->n_sample_labels, rows[i / 5].labels);
-        /* hillstrom's reference runs but ftrl have two outputs, and its `two` is ESMM. */
+        /* The reference runs of hillstrom, except ftrl, have two outputs; its `two` is ESMM. */
         uint32_t both = strcmp(rows[i / 5].stream, "hillstrom") == 0 && !ftrl;
         assert_int_equal(conf->n_tasks, 1 + both + two);
         assert_int_equal(conf->tasks[0].label, 0);

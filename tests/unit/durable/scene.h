@@ -21,7 +21,7 @@ struct scene {
     char dir[SCENE_PATH];
     uint64_t seed, salt;
     uint32_t keys;       /* per table */
-    uint32_t touched_of; /* one key in so many is in an epoch */
+    uint32_t touched_of; /* one key in touched_of is in an epoch */
 };
 
 static inline void scene_remove(const char *path)
@@ -237,7 +237,7 @@ static inline bool scene_state_is(const struct scene *scene, struct fr_durable *
     if (status != FR_OK)
         print_error("restore: %s\n", err.text);
     bool same = status == FR_OK && found.counter == epoch;
-    /* Each section once, as the newest epoch that has it says, folded or not. */
+    /* Each section comes once, with the value of the newest epoch that has it, folded or not. */
     same = same && found.sections == (epoch > 0) + (epoch > 0) + (unsigned)(epoch > 1);
     same = same && found.odd == (epoch % 2 == 1 || epoch == 0 ? epoch : epoch - 1);
     same = same && found.rare == (epoch > 1 ? (int)((epoch - (epoch + 3) % 5) & 0xff) : -1);

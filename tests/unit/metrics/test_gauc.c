@@ -10,7 +10,7 @@
 static const struct hashes all_hashes = {.salt = 77, .bound = UINT64_MAX};
 static const struct fr_gauc_options all = {.salt = 77, .groups_max = GROUPS};
 
-/* For the lifetime: no time. */
+/* Adds a sample without a time, for the lifetime only. */
 static void add(struct fr_gauc *gauc, uint64_t key, float score, float label, double weight)
 {
     fr_gauc_add(gauc, &(struct fr_gauc_sample){.key = key, .score = score, .label = label, .weight = weight});
@@ -19,7 +19,7 @@ static void add(struct fr_gauc *gauc, uint64_t key, float score, float label, do
 FR_CASE(groups_with_few_scores_are_exact)
 {
     struct stream s = make_stream(3, 2000);
-    for (size_t i = 0; i < s.n; i++) /* 32 distinct scores, of any number of samples */
+    for (size_t i = 0; i < s.n; i++) /* 32 distinct scores, each of any number of samples */
         s.scores[i] = (float)((int)(s.scores[i] * 4) & 31);
     struct fr_gauc *gauc = fr_gauc_new(&all);
     feed(gauc, &s, 0, s.n);
@@ -32,8 +32,8 @@ FR_CASE(groups_with_few_scores_are_exact)
     release(&s);
 }
 
-/* The stated error is the bound; what README says was measured is far below, and of both signs: one
- * half for every pair inside a span made all of these too low, by 0.0004 to 0.0007. */
+/* The stated error is a bound. The measured errors (docs/metrics.md) are far below it and have both
+ * signs; counting each pair inside a span as one half made all results 0.0004 to 0.0007 too low. */
 FR_CASE(larger_groups_are_within_the_stated_error_and_not_biased)
 {
     enum { STREAMS = 8 };
@@ -195,7 +195,7 @@ FR_CASE(a_larger_limit_takes_no_group_that_was_refused_before)
     uint64_t keys[6];
     for (uint64_t i = 0; i < 6; i++)
         keys[i] =
-            /* hashes 1000, 2000, ..: the first two stay, nobody is pushed out */
+            /* hashes 1000, 2000, ..: the first two stay, and no group is dropped */
             fr_fmix64_inverse((i + 1) * 1000) ^ 5;
     for (int i = 0; i < 6; i++)
         for (int label = 0; label < 2; label++)
@@ -209,7 +209,7 @@ FR_CASE(a_larger_limit_takes_no_group_that_was_refused_before)
     struct fr_gauc_result result;
     fr_gauc_result(large, -1, &result);
     assert_true(result.groups == 2 && result.weight == 8);
-    /* never seen, below the bound: whole, so it may come */
+    /* this group was never seen and is below the bound, so it may be kept: it is whole */
     add(large, fr_fmix64_inverse(2500) ^ 5, 0.5f, 0.0f, 1);
     add(large, fr_fmix64_inverse(2500) ^ 5, 0.75f, 1.0f, 1);
     fr_gauc_result(large, -1, &result);

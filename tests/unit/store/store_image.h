@@ -40,7 +40,7 @@ static inline int image_compare(const void *a, const void *b)
 
 static inline int image_compare_hash(const void *a, const void *b)
 {
-    uint64_t x = fr_load_u64(a), y = fr_load_u64(b); /* anywhere in the bytes */
+    uint64_t x = fr_load_u64(a), y = fr_load_u64(b); /* entries need not be aligned */
     return (x > y) - (x < y);
 }
 
@@ -61,7 +61,7 @@ static inline void image_of_entry(const struct fr_table *table, const struct fr_
     }
 }
 
-/* In the order of hashes. */
+/* Appends the shard's entries in the order of their hashes. */
 static inline void image_of_entries(const struct fr_table *table, const struct fr_shard *shard, struct fr_buffer *out)
 {
     struct image_entries entries = {.shard = shard};
@@ -93,7 +93,8 @@ static inline void image_of_sketch(const struct fr_sketch *sketch, struct fr_buf
     fr_buffer_append(out, sketch->changed, sketch->n_changed * sizeof(*sketch->changed));
 }
 
-/* Bins as they are summed: which shard counted a row is nothing to anybody. */
+/* Appends the sums of the bins over all shards, because nothing depends on which shard counted a
+ * row. */
 static inline void image_of_sweep(const struct fr_sweep *sweep, struct fr_buffer *out)
 {
     fr_put_u64(out, sweep->next);
@@ -138,7 +139,7 @@ static inline void assert_same_store(const struct fr_store *a, const struct fr_s
     fr_buffer_release(&y);
 }
 
-/* Cuts both stores: the same epoch, byte by byte. */
+/* Cuts both stores and expects the same epoch, byte by byte. */
 static inline void assert_same_cut(struct fr_store *a, struct fr_store *b)
 {
     const struct fr_sha256 previous = {0};
