@@ -49,7 +49,7 @@ struct fr_node {
 
 struct fr_problems;
 
-/* NULL after at least one problem. `source` must outlive the tree. */
+/* Returns the tree, or NULL after at least one problem. `source` must outlive the tree. */
 struct fr_node *fr_document_parse(struct fr_arena *arena, struct fr_problems *problems, const char *source,
                                   const char *text, size_t size);
 /* Lays `path=value` over the tree: missing maps on the path are made, numbers index lists. */
