@@ -4,7 +4,7 @@
 
 #include "shim/shim.h"
 
-/* `host` need not stay. */
+/* Copies bytes to the device; the caller may change `host` afterwards. */
 static void *to_device(const void *host, size_t bytes)
 {
     struct fr_err err = {0};

@@ -145,11 +145,11 @@ FR_FIXTURE(close_world)
     return 0;
 }
 
-/* All modules are there, and each has something to say. */
+/* Makes all modules, each with something to report. */
 static void run_service(void)
 {
     struct fr_service *service = &w->service;
-    static char modules[4]; /* scripted: only where they are counts */
+    static char modules[4]; /* the modules are scripted; only addresses count */
     service->trainer = (struct fr_trainer *)&modules[0];
     service->ingest = (struct fr_ingest *)&modules[1];
     service->publisher = (struct fr_publisher *)&modules[2];
@@ -365,7 +365,8 @@ FR_CASE(every_problem_is_listed_and_the_first_is_the_reason)
     ingest_problem(FR_INGEST_PROBLEM_BROKERS, "brokers b1: down");
     ingest_problem(FR_INGEST_PROBLEM_STREAMS, "samples/0: no leader");
     ingest_problem(FR_INGEST_PROBLEM_DEAD_LETTER_SINK, "4 letters wait");
-    w->reasons[0][0] = "trainer", w->reasons[0][1] = "journal_max: full"; /* the same as above */
+    /* the trainer's pause once more, which must not be listed twice */
+    w->reasons[0][0] = "trainer", w->reasons[0][1] = "journal_max: full";
     w->reasons[1][0] = "journal", w->reasons[1][1] = "make room";
     w->n_reasons = 2;
     assert_string_equal(
@@ -427,7 +428,7 @@ FR_CASE(a_problem_has_a_time_until_it_is_gone)
     snprintf(w->publisher.problem, sizeof(w->publisher.problem), "broker b1 is away");
     assert_non_null(strstr(readyz(200), "\"text\":\"broker b1 is away\",\"since_ms\":1767225600000}"));
     fr_clock_fake_advance_ms(&w->clock, 500);
-    /* still the publisher */
+    /* another problem at the same place */
     snprintf(w->publisher.problem, sizeof(w->publisher.problem), "broker b2 is away");
     assert_non_null(strstr(readyz(200), "\"text\":\"broker b2 is away\",\"since_ms\":1767225600000}"));
     w->publisher.problem[0] = '\0';

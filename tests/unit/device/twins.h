@@ -1,5 +1,5 @@
 /* Two graphs of one network, one on the processor and one on the emulated card, that are given the
- * same batches: what each comes to, and how far they are apart. */
+ * same batches: the result of each, and how far the results are apart. */
 #ifndef FR_TESTS_DEVICE_TWINS_H
 #define FR_TESTS_DEVICE_TWINS_H
 
@@ -19,10 +19,12 @@ static inline float *tw_row_of(void *self, uint32_t table, uint64_t key)
     return fx->row_memory[table] + key * fx->layouts[table].row_floats;
 }
 
-/* Of the next tw_open; NULL: rows that a batch makes are sent. */
+/* The places of first values for the next tw_open; NULL: the host sends the rows that a batch
+ * makes. */
 static const struct fr_value_place *tw_places;
 
-/* The fixture is made; `row_bytes_max` 0: all rows may stay. */
+/* Makes the graph of a twin whose fixture is made. `row_bytes_max` 0: all rows may stay on the
+ * device. */
 static inline void tw_open(struct twin *twin, bool device, size_t row_bytes_max)
 {
     struct fr_err err = {0};
@@ -63,7 +65,7 @@ static inline double tw_step(struct twin *twin)
     return fx_step(&twin->fx, twin->graph);
 }
 
-/* Squares of differences beside squares. */
+/* Sums of squared differences and of squares. */
 struct distance {
     double difference, size;
 };
@@ -84,7 +86,7 @@ static inline void tw_near(const char *network, const char *what, struct distanc
         fail_msg("%s: %s: %g of %g", network, what, d.difference, d.size);
 }
 
-/* Parameters, rows and logits of the last batch, within `limit`. */
+/* Expects that parameters, rows and the logits of the last batch differ by at most `limit`. */
 static inline void tw_compare(const char *network, struct twin *a, struct twin *b, double limit)
 {
     struct distance logits = {0}, rows = {0};

@@ -160,7 +160,8 @@ FR_CASE(nothing_is_read_before_a_hundred_samples_were_counted)
     fx_release(&fx);
 }
 
-/* As when a snapshot or a dump is imported (`freshet import`). */
+/* The second graph begins with published values, as one does when a snapshot or a dump is imported
+ * (`freshet import`). */
 FR_CASE(a_graph_that_begins_with_what_is_published_continues_like_its_origin)
 {
     static const char *const names[] = {"x/mean", "x/variance", "x/count"};
@@ -211,7 +212,8 @@ FR_CASE(one_broken_number_neither_wrecks_the_moments_nor_is_read_at_its_size)
     fx_release(&fx);
 }
 
-/* What is another law and not a broken number is followed, also where nothing had varied before. */
+/* The moments follow a stream whose distribution changes, which is no broken number, even if
+ * nothing had varied before. */
 FR_CASE(moments_follow_a_stream_that_changes_its_scale)
 {
     struct fixture fx;
@@ -327,9 +329,8 @@ FR_CASE(old_numbers_fade_behind_ten_million_samples)
     fx_units(z, FR_ACT_NONE, 1, (uint32_t[]){1});
     fx_task(&fx, "click", 0, z, 1.0f);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    /* The state ends with the slot's dim, count, mean, M2 the number of dice and
-     * a task's first labels: as if 10^7 samples of mean 0 and
-     * variance 1 had been. */
+    /* The state ends with the slot's dim, count, mean and M2, the number of dice layers, and a
+     * task's first labels. They are set as after 10^7 samples of mean 0 and variance 1. */
     struct fr_buffer bytes = {0};
     fr_graph_save_state(graph, &bytes);
     double numbers[3] = {1e7, 0.0, 1e7};
@@ -345,7 +346,7 @@ FR_CASE(old_numbers_fade_behind_ten_million_samples)
     assert_true(numbers[0] == 1e7);
     double mean = 10.0 * (1.0 - pow(1.0 - 1e-7, 5000));
     assert_true(fabs(numbers[1] - mean) < 1e-9);
-    /* E (x - mean)^2 of the mixture: the old ones count e^-0.0005 */
+    /* E (x - mean)^2 of the mixture; the old numbers have the weight e^-0.0005 */
     double old = pow(1.0 - 1e-7, 5000),
            variance = old * (1.0 + mean * mean) + (1.0 - old) * (10.0 - mean) * (10.0 - mean);
     assert_true(fabs(numbers[2] / 1e7 - variance) < 1e-5);
@@ -354,7 +355,7 @@ FR_CASE(old_numbers_fade_behind_ten_million_samples)
     fx_release(&fx);
 }
 
-/* Dice on a known input: the numbers of a dense slot themselves. */
+/* Dice on a known input, the numbers of a dense slot. */
 FR_CASE(dice_statistics_are_a_moving_average_of_trained_samples)
 {
     struct fixture fx;
@@ -394,7 +395,7 @@ FR_CASE(dice_statistics_are_a_moving_average_of_trained_samples)
     fx_release(&fx);
 }
 
-/* Of a sequence: steps that have a row, of trained samples. */
+/* Over a sequence, the steps count that have a row and belong to a trained sample. */
 FR_CASE(dice_over_steps_leaves_out_masked_ones)
 {
     struct fixture fx;
@@ -436,8 +437,8 @@ FR_CASE(dice_over_steps_leaves_out_masked_ones)
     fx_release(&fx);
 }
 
-/* Learning does not depend on the batch: samples one by one leave what they leave together,
- * variance included. */
+/* Learning does not depend on the batch: samples trained one by one leave the same statistics,
+ * variance included, as the same samples in one batch. */
 FR_CASE(dice_statistics_do_not_depend_on_the_batch)
 {
     float numbers[2][4];
@@ -509,8 +510,8 @@ FR_CASE(statistics_are_the_same_bits_for_all_sample_forms)
             const struct fr_parameter *one = fx_parameter(graphs[0], names[i]),
                                       *other = fx_parameter(graphs[1], names[i]);
             for (size_t j = 0; j < one->n_values; j++) {
-                /* g reads an own column before a shared one: its values, not its counts, differ in
-                 * their last bits */
+                /* g reads a column of its own before a shared one, so its values (not its counts)
+                 * differ in their last bits */
                 double apart = fabs((double)one->values[j] - (double)other->values[j]);
                 double room = shared == 1 && i >= 2 ? 1e-5 * fabs((double)one->values[j]) : 0.0;
                 if (!(apart <= room))

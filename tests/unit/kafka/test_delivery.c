@@ -1,7 +1,7 @@
 /* What counts as delivered (kafka/kafka.h, fr_kafka_refusal), through the tool's producer on
- * librdkafka's embedded broker. Like a leader that does not know the producer yet, it takes any
- * sequence number: the request after a refused one succeeds, and librdkafka reports the refused
- * one's records too. */
+ * librdkafka's embedded broker. Like a leader that does not know the producer yet, this broker
+ * accepts any sequence number: the request after a refused one succeeds, and librdkafka reports the
+ * refused one's records too. */
 #include "case.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "kafka/kafka.h"
 #include "samples/producer.h"
 
-/* So long the refusal takes: with several requests in flight the next ones are sent meanwhile, or
- * it is tried with twice the time. */
+/* REFUSAL_MS is how long a refusal takes. With several requests in flight, the next requests must
+ * be sent meanwhile; if they are not, the case is repeated with twice the time. */
 enum { PRODUCE_API_KEY = 0, REFUSAL_MS = 500, REFUSAL_MS_MAX = 16000, RECORDS = 8 };
 
 static rd_kafka_t *host;
@@ -40,7 +40,7 @@ FR_FIXTURE(close_broker)
     return 0;
 }
 
-/* A record a request; the first request is refused. */
+/* Sends one record a request; the first request is refused. */
 static enum fr_status produce(const char *in_flight, int refusal_ms)
 {
     const char *kafka[] = {"batch.num.messages=1", in_flight};

@@ -298,7 +298,7 @@ FR_CASE(a_number_on_a_boundary_is_in_the_bucket_above)
     }
 }
 
-static float standardized; /* samples counted */
+static float standardized; /* number of samples that the statistics have counted */
 
 static void lay_out_standardize(struct scene *s)
 {

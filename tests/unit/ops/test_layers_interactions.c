@@ -151,7 +151,7 @@ FR_CASE(align_joins_newest_to_newest_and_goes_back)
     }
 }
 
-/* Of each step: the row of its key times its weight; key 3 has no row. */
+/* The result for a step is the row of its key times its weight; key 3 has no row. */
 FR_CASE(gather_steps_masks_what_has_no_row)
 {
     enum { IDS = 9, ROW = 20 };
@@ -285,7 +285,7 @@ FR_CASE(pairs_come_second_index_ascending_then_the_first)
     }
 }
 
-/* A zero among the factors: no quotients are taken. */
+/* One factor is zero, so a gradient that divides by factors would fail. */
 FR_CASE(the_gradient_of_a_product_survives_zeros)
 {
     struct backend_list list = list_backends();

@@ -13,25 +13,27 @@ enum { BATCHES = 7, BATCH_KEYS = 24000, RATIO_MAX = 2 };
 
 typedef uint64_t craft_key(uint64_t i);
 
-/* 20 equal top bits of the unkeyed hash: one place of a table that goes by them. */
+/* Keys with 20 equal top bits of the unkeyed hash share one place of a table that uses these
+ * bits. */
 static uint64_t equal_top_bits(uint64_t i)
 {
     return fr_fmix64_inverse(UINT64_C(0xabcde) << 44 | (i * 2654435761u) % (UINT64_C(1) << 44));
 }
 
-/* 20 equal low bits of the unkeyed hash: one place of a table or scratch that goes by those. */
+/* Keys with 20 equal low bits of the unkeyed hash share one place of a table or scratch that uses
+ * these bits. */
 static uint64_t equal_hash_bits(uint64_t i)
 {
     return fr_fmix64_inverse(i << 20 | 0xa5a5);
 }
 
-/* 4 equal top bits and 32 equal low ones: one place of scratch that goes by those. */
+/* Keys with 4 equal top bits and 32 equal low bits share one place of scratch that uses both. */
 static uint64_t equal_ends(uint64_t i)
 {
     return fr_fmix64_inverse(UINT64_C(0xa) << 60 | i << 32 | 0x5a5a5a5a);
 }
 
-/* Keys that are alike themselves, for what does not hash at all. */
+/* Keys with equal low bits, against code that does not hash at all. */
 static uint64_t equal_low_bits(uint64_t i)
 {
     return i << 32 | 0x1234;
@@ -49,7 +51,8 @@ static double cpu_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Plans one sample with all the keys (craft NULL: random ones); its seconds. */
+/* Plans one sample with all the keys (craft NULL: random keys) and returns the seconds of processor
+ * time. */
 static double plan_keys(struct world *w, craft_key *craft, uint64_t first)
 {
     static uint64_t keys[BATCH_KEYS];

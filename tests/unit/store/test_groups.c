@@ -90,7 +90,7 @@ FR_CASE(groups_and_single_samples_leave_the_same_store)
     }
     struct fr_store_table_stats stats;
     fr_store_stats(g.store, 2, &stats);
-    /* the test met them all */
+    /* the streams had all of these events */
     assert_true(stats.counts.unremembered > 0 && stats.counts.admitted > 0 && stats.counts.rejected > 0);
     free(grouped);
     free(expanded);
