@@ -89,7 +89,7 @@ FR_CASE(reading_past_the_end_fails_and_yields_zeros)
     struct fr_reader reader = {.at = bytes, .end = bytes + sizeof(bytes)};
     assert_int_equal(fr_take_u64(&reader), 0);
     assert_true(reader.failed);
-    assert_int_equal(fr_take_u8(&reader), 0); /* stays failed */
+    assert_int_equal(fr_take_u8(&reader), 0); /* a failed reader stays failed */
     struct fr_reader huge = {.at = bytes, .end = bytes + sizeof(bytes)};
     assert_null(fr_take(&huge, SIZE_MAX));
 }
@@ -128,9 +128,10 @@ FR_CASE(numbers_are_those_of_printf)
         uint32_t bits = (uint32_t)fr_random_u64(7, 0, 0, i);
         float value;
         memcpy(&value, &bits, sizeof(value));
-        assert_number(value);                                                 /* any */
-        assert_number((float)((fr_random_uniform(7, 1, 0, i) - 0.5) * 0.02)); /* as rows have */
-        assert_number(ldexpf((float)(bits % 1000), (int)(bits % 61) - 30));   /* ties */
+        assert_number(value); /* any */
+        /* values as rows have them */
+        assert_number((float)((fr_random_uniform(7, 1, 0, i) - 0.5) * 0.02));
+        assert_number(ldexpf((float)(bits % 1000), (int)(bits % 61) - 30)); /* ties */
     }
 }
 

@@ -13,7 +13,8 @@
 
 #include "base/check.h"
 
-/* Runs body in a child with stderr in a pipe; returns the wait status and what the child said. */
+/* Runs body in a child with stderr in a pipe; returns the wait status and what the child
+ * printed. */
 static int run_child(void (*body)(void), char *said, size_t size)
 {
     int fds[2];

@@ -68,7 +68,7 @@ static struct fr_token scalar(const char *text)
     return token;
 }
 
-/* All tokens in one letter each: what the grammar made of the text. */
+/* Returns one letter for each token that the grammar finds in the text. */
 static const char *shape(const char *text)
 {
     static char out[128];

@@ -128,7 +128,7 @@ FR_CASE(strings_and_bins_point_into_the_input)
         {{0xda, 0x10, 0x00}, 3, 4096, FR_TOKEN_STRING},
         {{0xdb, 0, 0, 0x01, 0x00}, 5, 256, FR_TOKEN_STRING},
         {{0xc4, 255}, 2, 255, FR_TOKEN_BIN},
-        {{0xc5, 0x20, 0x00}, 3, 8192, FR_TOKEN_BIN}, /* bin has no limit but the bytes */
+        {{0xc5, 0x20, 0x00}, 3, 8192, FR_TOKEN_BIN}, /* bin is limited by the bytes only */
         {{0xc6, 0, 0, 0, 3}, 5, 3, FR_TOKEN_BIN},
         {{0xd4, 9}, 2, 1, FR_TOKEN_EXT},
         {{0xd5, 9}, 2, 2, FR_TOKEN_EXT},
@@ -277,7 +277,8 @@ FR_CASE(a_byte_that_is_not_utf8_is_found_at_every_place)
         }
 }
 
-/* An oracle written the other way round: decode to a code point, encode again, compare. */
+/* An oracle that works the other way round: it decodes a code point, encodes it again and
+ * compares. */
 static bool utf8_oracle(const uint8_t *at, size_t size)
 {
     for (size_t i = 0; i < size;) {
@@ -387,7 +388,7 @@ FR_CASE(random_bytes_always_end_in_a_verdict)
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            /* Heads of containers and short values more often than chance would give them. */
+            /* Heads of containers and of short values come more often than by chance. */
             small[i] = random >> 60 < 6 ? (uint8_t)(0x80 + (random >> 32) % 0x60) : (uint8_t)(random >> 24);
         }
         uint8_t *exact = malloc(size ? size : 1);

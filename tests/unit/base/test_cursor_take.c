@@ -1,4 +1,5 @@
-/* base/cursor.h, the takes: they give what fr_cursor_next would give, or leave the cursor alone. */
+/* base/cursor.h: the fr_cursor_take functions give what fr_cursor_next would give, or leave the
+ * cursor unchanged. */
 #include "case.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "base/cursor.h"
 #include "base/random.h"
 
-enum { TAIL = 9 }; /* bytes behind a value, so that the takes do not leave it to the general way */
+enum { TAIL = 9 }; /* bytes after a value, so that fr_cursor_next is not needed */
 
 /* An array of the value and nine nils. */
 static struct fr_cursor cursor_at(uint8_t *bytes, const uint8_t *value, size_t size)

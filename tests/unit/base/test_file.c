@@ -74,7 +74,7 @@ static int faulty_step(struct faulty *faulty, char letter)
     if (size + 1 < sizeof(faulty->log))
         faulty->log[size] = letter;
     if (faulty->countdown == 0) {
-        faulty->countdown = -1; /* one failure; what follows is the clean-up */
+        faulty->countdown = -1; /* only one call fails; the calls after it clean up */
         errno = faulty->number;
         return -1;
     }
@@ -290,7 +290,7 @@ FR_CASE(read_appends_up_to_exactly_the_limit)
     assert_int_equal(buffer.size, 11);
     assert_memory_equal(buffer.data, ">0123456789", 11);
     assert_int_equal(fr_file_read(place->path, 9, &buffer, &err), FR_E_LIMIT);
-    assert_int_equal(buffer.size, 11); /* what a failed read saw is taken back */
+    assert_int_equal(buffer.size, 11); /* a failed read leaves the buffer as it was */
     assert_int_equal(fr_file_read(place->path, 0, &buffer, &err), FR_E_LIMIT);
     fr_buffer_release(&buffer);
 }
@@ -326,7 +326,7 @@ FR_CASE(a_file_without_a_size_is_read_to_its_end)
     fr_buffer_release(&buffer);
 }
 
-/* A pipe that nobody writes to would be waited for without end. */
+/* Reading a pipe that nobody writes to would never end. */
 FR_CASE(what_is_no_regular_file_is_refused_where_others_put_files)
 {
     struct place *place = *state;
@@ -391,7 +391,7 @@ FR_CASE(dir_make_does_not_take_a_file_for_a_directory)
     assert_int_equal(fr_dir_make(path, &err), FR_E_MISMATCH);
 }
 
-/* Only an error of the disk itself has no class of its own. */
+/* Every error, except an error of the disk itself, has a class of its own. */
 FR_CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk)
 {
     static const struct {
@@ -518,7 +518,7 @@ FR_CASE(a_lock_ends_with_its_process)
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    /* the stale pid in the file means nothing */
+    /* the stale pid in the file has no effect */
     assert_int_equal(fr_file_lock(place->path, &fd, &err), FR_OK);
     assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
     close(fd);

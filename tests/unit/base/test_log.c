@@ -30,7 +30,7 @@ static struct capture begin_capture(void)
     return capture;
 }
 
-/* What was written since, at most what a pipe holds. */
+/* Ends the capture and returns what was written since it began, at most what a pipe holds. */
 static size_t end_capture(struct capture capture, char *out, size_t size)
 {
     dup2(capture.saved, STDERR_FILENO);
@@ -217,10 +217,11 @@ FR_CASE(a_closed_stderr_loses_lines_and_nothing_else)
 
 struct child {
     pid_t pid;
-    int err, told, go; /* its stderr; where it says that it is done; where it waits */
+    /* pipes: the child's stderr; where the child reports that it is done; where it waits */
+    int err, told, go;
 };
 
-/* With a full pipe for stderr. */
+/* Starts a child whose stderr is a full pipe. */
 static struct child start_child(void (*body)(int told, int go))
 {
     int err[2], told[2], go[2];
@@ -244,7 +245,7 @@ static struct child start_child(void (*body)(int told, int go))
     return (struct child){.pid = pid, .err = err[0], .told = told[0], .go = go[1]};
 }
 
-/* All that it writes until its end, without the zeros that filled the pipe. */
+/* Returns all that the child writes until its end, without the zeros that filled the pipe. */
 static char *read_lines(struct child child)
 {
     static char text[8 << 20];
@@ -281,7 +282,8 @@ static void log_many(int told, int go)
     fr_log(FR_LOG_INFO, "a", "late", NULL);
 }
 
-/* Of the lines of log_many: they come in order, and with what lines_lost says none is missing. */
+/* Checks the lines of log_many: they come in order, and the missing ones are those that lines_lost
+ * reports. */
 static void check_lines(char *text, uint64_t lost)
 {
     long next = 0;
@@ -335,7 +337,7 @@ static void lose_and_log(int told, int go)
         fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
     (void)fr_log_lost(&unsaid);
     wait_and_tell(told, go, unsaid);
-    fr_log_surely(FR_LOG_INFO, "a", "after", NULL); /* the note goes before it */
+    fr_log_surely(FR_LOG_INFO, "a", "after", NULL); /* the line lines_lost comes before this line */
     wait_and_tell(told, go, unsaid);
     (void)fr_log_lost(&unsaid);
     wait_and_tell(told, go, unsaid);
@@ -373,7 +375,8 @@ static void stop_after_a_burst(int told, int go)
         fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
     if (write(told, "t", 1) != 1)
         _exit(3);
-    fr_log_surely(FR_LOG_ERROR, "daemon", "stopped", "reason=%03000d", 1); /* has no room */
+    /* there is no room for this line */
+    fr_log_surely(FR_LOG_ERROR, "daemon", "stopped", "reason=%03000d", 1);
     fr_log_flush();
 }
 
@@ -417,7 +420,7 @@ FR_CASE(what_libraries_write_to_a_full_pipe_does_not_wait_either)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 8);
 }
 
-/* Ends the log of this process: the last case. */
+/* The case ends the log of this process, so it is the last one. */
 FR_CASE(nothing_follows_the_last_line)
 {
     char line[5000];

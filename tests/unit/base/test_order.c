@@ -20,8 +20,8 @@ FR_CASE(hash_and_key_undo_each_other)
     }
 }
 
-/* Of keys chosen so that plain fmix64 sends all of them into one bin, no bin of the keyed order
- * gets more than a random choice would give. */
+/* The keys are chosen so that plain fmix64 sends all of them into one bin; no bin of the keyed
+ * order gets more of them than of random keys. */
 FR_CASE(keys_crafted_against_fmix64_spread)
 {
     static uint32_t bins[BINS];

@@ -1,4 +1,5 @@
-/* Large memory from the system: zeroed, aligned, from the reserve where there is one. */
+/* Large memory from the system is zeroed and aligned, and comes from the reserve if there is
+ * one. */
 #include "case.h"
 
 #include <stdint.h>
@@ -20,7 +21,7 @@ FR_CASE(large_memory_is_zeroed_and_aligned_to_huge_pages_when_they_are_asked_for
         }
 }
 
-/* The last case: a reserve stays. */
+/* This is the last case, because a reserve stays until the process ends. */
 FR_CASE(what_comes_from_the_reserve_is_zeroed_and_goes_back_to_it)
 {
     enum { RESERVE = 24 << 20, UNIT = 64 << 10 };

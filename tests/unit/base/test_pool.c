@@ -11,7 +11,8 @@
 #include "base/pool.h"
 #include "base/thread.h"
 
-/* Threads that can be started yet; below 0: any number. Linked in place of the real one. */
+/* Number of threads that can still be started; below 0: any number. pthread_create is replaced at
+ * link time. */
 static int startable = -1;
 bool __real_fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument);
 bool __wrap_fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument);
@@ -26,7 +27,8 @@ bool __wrap_fr_thread_start(pthread_t *out, const char *name, void *(*run)(void 
 
 enum { COUNT_MAX = 1000, WORKERS_MAX = 8 };
 
-/* Plain memory on purpose: the sanitizer must find the hand-over ordered, in both directions. */
+/* The memory is not atomic on purpose: the thread sanitizer checks that the hand-over is ordered in
+ * both directions. */
 struct loop {
     size_t count;
     size_t workers;
@@ -114,8 +116,9 @@ FR_CASE(all_workers_take_part)
     fr_pool_free(pool);
 }
 
-/* Each thread is held in its first index until all are: that is where its own range begins, so what
- * one loop leaves in its processor's cache the next finds there. */
+/* Each thread waits in its first index until all threads have one. A thread's first index is the
+ * beginning of its own range, so that a loop finds in the processor's cache what the previous loop
+ * left there. */
 enum { RANGE = 7 };
 struct ranges {
     struct meeting meeting;

@@ -33,7 +33,7 @@ static char *written(struct fr_buffer *text)
     return (char *)text->data;
 }
 
-/* Not by strstr: under a sanitizer each call of it measures the whole rest of the text. */
+/* Does not use strstr, which under a sanitizer measures the whole rest of the text in each call. */
 static size_t count(const char *text, const char *word)
 {
     size_t n = 0, length = strlen(word);

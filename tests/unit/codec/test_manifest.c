@@ -12,7 +12,7 @@
 
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 
-/* As it was before manifests had a sum: it is read on. */
+/* A manifest of the time before manifests had a sum, which must still be read. */
 static const char text[] =
     "{\"v\":1,\"model\":\"ctr\",\"fp\":\"18446744073709551615\",\"tl\":2,\"e\":812,\"dig\":\"7\",\"t\":1700000000000,"
     "\"wm\":0,\"np\":2,\"topic\":\"ctr.delta\",\"off\":{\"a.b\":{\"0\":5,\"10\":6},\"c\":{\"1\":0}},\n"
@@ -32,7 +32,7 @@ static enum fr_status parse(const char *bytes, size_t size, struct fr_manifest *
     return status;
 }
 
-/* The text with the first `from` in it replaced. */
+/* Parses the text with the first `from` in it replaced. */
 static enum fr_status parse_with(const char *from, const char *to, struct fr_err *err)
 {
     char changed[2 * sizeof(text)];
@@ -45,7 +45,7 @@ static enum fr_status parse_with(const char *from, const char *to, struct fr_err
     return status;
 }
 
-/* The text as it is printed: with the sum of what is before it. */
+/* Writes the text as it is printed, with its sum at the end. */
 static size_t with_sum(char out[2 * sizeof(text)])
 {
     const size_t before = strlen(text) - strlen("}\n");
@@ -90,8 +90,8 @@ FR_CASE(what_is_parsed_prints_the_same_bytes)
     fr_manifest_release(NULL);
 }
 
-/* The manifest is under its own sum: one that was changed anywhere is refused, also where the text
- * would still be one. */
+/* The sum covers the whole manifest: a manifest with any changed bit is refused, even if its text
+ * is still well-formed. */
 FR_CASE(no_changed_bit_of_a_manifest_with_a_sum_is_accepted)
 {
     char summed[2 * sizeof(text)];
@@ -120,7 +120,7 @@ static uint64_t draw(uint64_t below)
     return (random_state >> 33) % below;
 }
 
-/* 1 to `most` signs of `signs`; the first is one of the first `first` of them. */
+/* Draws 1 to `most` characters of `signs`; the first one is among the first `first` of these. */
 static void draw_name(char *out, size_t most, const char *signs, size_t first)
 {
     size_t size = draw(4) == 0 ? most : 1 + draw(most), n = strlen(signs);
@@ -129,7 +129,7 @@ static void draw_name(char *out, size_t most, const char *signs, size_t first)
     out[size] = '\0';
 }
 
-/* Any length of UTF-8, of whatever needs an escape or several bytes. */
+/* Draws UTF-8 of any length, with characters that need an escape or several bytes. */
 static void draw_text(char *out, size_t most)
 {
     static const char *const pieces[] = {"a",
@@ -177,7 +177,7 @@ static void draw_offsets(struct fr_manifest *manifest)
     manifest->offsets = fr_alloc(manifest->n_offsets + 1, sizeof(*manifest->offsets));
     for (size_t i = 0; i < manifest->n_offsets; i++) {
         struct fr_manifest_offset *offset = &manifest->offsets[i];
-        /* a number in front, so that each is another one */
+        /* a number in front makes each topic different */
         size_t head = (size_t)snprintf(offset->topic, sizeof(offset->topic), "%04zu", i / 3);
         if (i % 3 > 0)
             memcpy(offset->topic, offset[-1].topic, sizeof(offset->topic));
@@ -190,7 +190,7 @@ static void draw_offsets(struct fr_manifest *manifest)
     }
 }
 
-/* A manifest of everything that a writer may be configured to write. */
+/* Draws a manifest from everything that a writer may be configured to write. */
 static void draw_manifest(struct fr_manifest *manifest)
 {
     *manifest = (struct fr_manifest){.fp = draw_number(UINT64_MAX),

@@ -31,7 +31,8 @@ FR_CASE(values_between_two_halves_go_to_the_nearer_and_ties_to_the_even_one)
 {
     for (uint32_t bits = 0; bits < 0x7bff; bits++) {
         float low = fr_f32_from_f16((uint16_t)bits), high = fr_f32_from_f16((uint16_t)(bits + 1));
-        float middle = (low + high) / 2; /* exact: 24 bits hold one more than 11 */
+        /* exact: f32 has 24 bits, and one more than 11 is needed */
+        float middle = (low + high) / 2;
         uint32_t even = bits & 1 ? bits + 1 : bits;
         for (uint32_t sign = 0; sign <= 0x8000; sign += 0x8000) {
             float s = sign ? -1.0f : 1.0f;
@@ -54,8 +55,8 @@ FR_CASE(values_beyond_the_finite_range_saturate_and_are_counted)
     assert_int_equal(saturated, 4);
 }
 
-/* Boundaries, their neighbours and a spread of all bits, in runs that the fast path takes and rests
- * that it leaves, among them what is not finite. */
+/* Boundaries, their neighbours and a spread of all bits, among them values that are not finite.
+ * Runs have lengths that the fast path takes completely, and lengths of which it leaves a rest. */
 FR_CASE(many_values_become_the_bits_that_each_becomes_alone)
 {
     enum { MANY = 40009 };

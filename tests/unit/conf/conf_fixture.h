@@ -85,7 +85,7 @@ static const char base_text[] = "version: 1\n"
                                 /* 24 */
                                 "  - {name: click, label: click, logit: out}\n";
 
-/* Something of everything the grammar has. */
+/* A configuration with something of every part of the grammar. */
 static const char rich_text[] =
     "version: 1\n"
     "model: rich\n"
@@ -204,7 +204,7 @@ static inline char *record_read(void)
     return (char *)text.data;
 }
 
-/* The text in place of that on record, or at its end. */
+/* Writes the text in place of the recorded one, or at the end of the record. */
 static inline void record_write(const char *entry, const char *before, const char *after)
 {
     FILE *file = fopen(ON_RECORD, "w");
@@ -213,8 +213,8 @@ static inline void record_write(const char *entry, const char *before, const cha
     fclose(file);
 }
 
-/* The problems are those on record for `name` of the group, to the letter. With FR_UPDATE=1 they
- * are put on record: run one program at a time, and read the difference. */
+/* Expects the problems that are recorded for `name` of the group, to the letter. With FR_UPDATE=1
+ * the problems are recorded instead: run one program at a time, and read the difference. */
 static inline void assert_said(const char *group, const char *name, const char *problems)
 {
     struct fr_buffer entry = {0};
@@ -241,7 +241,8 @@ static inline void assert_said(const char *group, const char *name, const char *
     fr_buffer_release(&entry);
 }
 
-/* So many cases of the group are on record: none that no test has any more. */
+/* Expects that the record has this number of cases of the group, so that it has no case that no
+ * test uses any more. */
 static inline void assert_said_of(const char *group, size_t count)
 {
     char *record = record_read(), title[64];

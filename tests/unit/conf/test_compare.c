@@ -1,5 +1,5 @@
-/* What a configuration changes of a model that exists: which words say it, and whether a state can
- * take it over. */
+/* The changes that a configuration makes to an existing model: how they are reported, and whether a
+ * state can accept them. */
 #include "conf_fixture.h"
 
 #include <stdarg.h>
@@ -102,7 +102,7 @@ FR_CASE(an_optimizer_goes_on_from_the_state_of_its_like_only)
                    "tables.item.parts.w.optimizer: group_ftrl -> ftrl\n"
                    "tables.item.parts.w.optimizer.l21: 0.1 -> absent");
     TAKEN("network.optimizer=sgd", "network.optimizer: adam -> sgd [their states differ]");
-    /* as many numbers, of another meaning */
+    /* the states have equally many numbers, with different meanings */
     TAKEN("network.optimizer=ftrl", "network.optimizer: adam -> ftrl [their states differ]");
     TAKEN("tables.user.optimizer=rmsprop", "tables.user.parts.v.optimizer: adagrad -> rmsprop [their states differ]");
     TAKEN("tables.user.optimizer=momentum", "tables.user.parts.v.optimizer: adagrad -> momentum [their states differ]");
@@ -134,7 +134,7 @@ FR_CASE(what_replicas_hold_is_fixed_and_named_by_name)
     TAKEN("network.layers.1.units=[16, 4]", "network.layers.h.units: [16,8] -> [16,4]" SERVED);
     TAKEN("tasks.0.loss=mse", "tasks.click.loss: logloss -> mse" SERVED);
     TAKEN("export.quantize=f16", "export.quantize: f32 -> f16" SERVED);
-    /* no value: logs have other readers */
+    /* the value is not shown, because logs have other readers */
     TAKEN("key_seed=2", "key_seed: absent -> given" SERVED);
     assert_changes("key_seed=1", "key_seed=2", "key_seed: given -> another" SERVED);
 }
@@ -154,7 +154,7 @@ FR_CASE(what_nothing_of_a_state_depends_on_can_change)
     TAKEN("slots.zone={table: user}", "slots.zone: added");
     TAKEN("labels.like={}", "labels.like: added");
     assert_changes("labels.like={}", NULL, "labels.like: removed");
-    /* another one of that name takes two restarts */
+    /* a different slot of the same name takes two restarts */
     assert_changes("slots.age={kind: dense}", "slots.age={kind: dense, dim: 2}", "slots.age.dim: 1 -> 2" SERVED);
     TAKEN("slots.age={kind: dense, transform: standardize}",
           "slots.age: none -> there [its statistics are parameters of the model]");
@@ -192,7 +192,7 @@ FR_CASE(an_order_of_its_own_is_a_change_of_the_model)
     assert_int_equal(fr_conf_compare_models("{\"slots\":[{\"name\":\"a\"},{\"name\":\"b\"}]}",
                                             "{\"slots\":[{\"name\":\"b\"},{\"name\":\"a\"}]}", &changes, &err),
                      FR_OK);
-    assert_int_equal(changes.n, 1); /* said once */
+    assert_int_equal(changes.n, 1); /* each change is reported once */
 }
 
 FR_CASE(what_deltas_are_encoded_with_has_the_paths_of_the_configuration)
@@ -232,7 +232,7 @@ FR_CASE(changes_beyond_the_list_are_counted_and_a_refused_one_is_seen)
     fr_buffer_release(&after);
 }
 
-/* As a damaged file of the state has it. */
+/* Such documents come from a damaged file of the state. */
 FR_CASE(a_recorded_document_with_an_empty_key_is_compared_and_one_with_repeated_keys_refused)
 {
     struct fr_conf_changes changes = {0};

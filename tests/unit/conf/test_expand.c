@@ -37,7 +37,8 @@ static void write_file(const char *name, const char *text, mode_t mode, char pat
     assert_int_equal(chmod(path, mode), 0);
 }
 
-/* Of base_text with one --set, or of the file at `path`; both freed by the caller. */
+/* Loads base_text with one --set, or the file at `path`. The caller frees the configuration and the
+ * warnings. */
 static struct fr_conf *load_warned(const char *path, const char *set, struct fr_buffer *warnings)
 {
     struct fr_buffer problems = {0};
@@ -153,7 +154,7 @@ FR_CASE(a_secret_comes_from_a_file_without_its_last_newline)
     struct fr_conf *conf = load_warned(NULL, set, NULL);
     assert_string_equal(conf->ingest.kafka[0].value, " a\n");
     fr_conf_free(conf);
-    setenv("FR_T_HOST", dir, 1); /* as CREDENTIALS_DIRECTORY of systemd */
+    setenv("FR_T_HOST", dir, 1); /* as systemd sets CREDENTIALS_DIRECTORY */
     write_file("seed", "812\n", 0600, path);
     conf = load_warned(NULL, "key_seed=file:${FR_T_HOST}/seed", NULL);
     assert_int_equal(conf->key_seed_number, 812);

@@ -1,5 +1,5 @@
-/* Lists of kinds that are no C: the Python package's, and those in the texts. All are written from
- * the vocabulary, and these tests compare them. With FR_UPDATE set in the environment they are
+/* Lists of kinds outside C: those of the Python package and those in the texts. All are written
+ * from the vocabulary, and these tests compare them. With FR_UPDATE set in the environment they are
  * written instead.
  *
  * * In a text a list stands between <!--kinds:NAME--> and <!--/kinds-->, which no reader of
@@ -75,7 +75,7 @@ FR_CASE(the_lists_of_the_python_package_are_those_of_the_vocabulary)
 
 /* ---- texts ---- */
 
-/* "a, b or c" of the members that `wanted` lets pass. */
+/* "a, b or c" from the members that `wanted` accepts. */
 static void list_losses(struct fr_buffer *out, bool (*wanted)(enum fr_task_loss loss))
 {
     static const enum fr_task_loss losses[] = {FR_TASK_LOSSES(FR_KIND_MEMBER)};
@@ -142,7 +142,7 @@ static bool reads_the_same(const char *a, size_t n, const char *b)
     return b[n] == '\0';
 }
 
-/* The text with every list as it has to be; returns how many there are. */
+/* Writes the text with every list as the vocabulary has it; returns the number of lists. */
 static size_t write_lists(const char *path, const char *text, struct fr_buffer *out, bool *same)
 {
     size_t n = 0;

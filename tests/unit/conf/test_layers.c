@@ -1,5 +1,5 @@
-/* Every operation of a network: what is read, what shape it has, and that printing and the model
- * JSON keep it; what is said when shapes do not fit. */
+/* Every operation of a network: what is read, its shape, and that printing and the model JSON keep
+ * it; the messages when shapes do not fit. */
 #include "conf_fixture.h"
 
 /* A model with slots of every kind; %s: layers, the last of which is `out`, and what follows
@@ -188,7 +188,7 @@ FR_CASE(layers_have_their_own_weights_and_rules)
     free(text);
 }
 
-/* What is said when shapes or options do not fit, word for word. */
+/* The messages when shapes or options do not fit, word for word. */
 static const struct refusal {
     const char *name, *layers;
 } refusals[] = {

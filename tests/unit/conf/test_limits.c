@@ -1,15 +1,15 @@
-/* Hostile documents are refused at once, each by a limit that is named: what the YAML parser or the
- * expansion of aliases would spend minutes or gigabytes on. */
+/* Hostile documents, on which the YAML parser or the expansion of aliases would spend minutes or
+ * gigabytes, are refused at once, each with the limit that it exceeds. */
 #include "conf_fixture.h"
 
 #include <sys/resource.h>
 
 #include "base/check.h"
 
-/* The program ends beyond; without limits these cases take far more. */
+/* The program is ended beyond these; without the limits of conf the cases take far more. */
 enum { CPU_SECONDS = 60, MEMORY_BYTES = 1 << 30 };
 
-/* `part` so often, between head and tail; freed by the caller. */
+/* `times` copies of `part` between head and tail; freed by the caller. */
 static char *repeated(const char *head, const char *part, size_t times, const char *tail)
 {
     size_t size = strlen(part);

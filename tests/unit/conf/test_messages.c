@@ -1,5 +1,5 @@
-/* Broken configurations; what is said about them, word for word, is on record in tests/golden:
- * place, path, problem, what was expected. */
+/* Broken configurations. Their messages (place, path, problem, what was expected) are recorded word
+ * for word in tests/golden. */
 #include "conf_fixture.h"
 
 static const char whole[] = EVERY_KIND_OF_SLOT "    - {name: a, gru: seen, units: 4}\n"

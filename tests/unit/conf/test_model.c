@@ -268,7 +268,7 @@ FR_CASE(every_truncation_of_a_model_is_refused)
     fr_conf_free(conf);
 }
 
-/* Every byte; under a sanitizer, ten times slower, one in five. */
+/* Every byte is tried; under a sanitizer, which is ten times slower, one byte in five. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { STRIDE = 5 };
 #else
@@ -289,7 +289,7 @@ static void change_bytes(const char *text, const char *bytes, size_t n_bytes)
             copy[i] = bytes[b];
             if (fr_conf_model_parse(copy, size, &conf, &err) != FR_OK)
                 continue;
-            char *json = model_json(conf); /* accepted: then it says exactly this */
+            char *json = model_json(conf); /* an accepted text is exactly what the writer writes */
             assert_string_equal(json, copy);
             free(json);
             fr_conf_free(conf);

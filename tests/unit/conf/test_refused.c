@@ -1,4 +1,4 @@
-/* Broken configurations and what is said about them. Each row is a case of its own. */
+/* Broken configurations and their messages. Each row is a case of its own. */
 #include "conf_fixture.h"
 
 #include "base/check.h"
@@ -204,7 +204,7 @@ static const struct row rows[] = {
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* In libyaml's words, which are not ours to keep: the place, and one of them. */
+/* Messages of libyaml, whose words may change: the place, and one word. */
 static const char *const foreign[][3] = {{"bad_syntax_with_its_place", "test.yaml:18:", "mapping"},
                                          {"garbage_after_the_document", "test.yaml:3:1:", ""}};
 
@@ -288,7 +288,7 @@ FR_CASE(a_missing_file_is_a_problem)
     fr_buffer_release(&problems);
 }
 
-/* Neither a crash nor an accepted text that does not print to itself. */
+/* Changed texts must not crash the loader, and an accepted text must print to itself. */
 static void mutate(const char *original, size_t size, uint64_t count)
 {
     static const char bytes[] = "{}[],:#&*!|>'\"%@`-0 \n\tax.\xff";
@@ -318,7 +318,7 @@ static void mutate(const char *original, size_t size, uint64_t count)
     free(text);
 }
 
-/* Fewer under a sanitizer, which has a fuzz target of its own for them. */
+/* There are fewer changes under a sanitizer, which has a fuzz target for them. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { MUTATIONS = 600 };
 #else

@@ -1,4 +1,4 @@
-/* What options of several parts become: sources, transforms, labels, tasks, losses, optimizers,
+/* What options with several parts become: sources, transforms, labels, tasks, losses, optimizers,
  * initial weights; each also survives printing and loading again. */
 #include "conf_fixture.h"
 

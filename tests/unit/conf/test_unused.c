@@ -23,7 +23,7 @@ static void assert_warns(const char *from, const char *to, const char *expected)
 FR_CASE(nothing_is_said_of_what_is_used)
 {
     assert_warns("version: 1", "version: 1", "");
-    /* by a bucket that a cross is made of, and by a metric */
+    /* used by a bucket of a cross, and by a metric */
     assert_warns("  price: {kind: dense, dim: 2}\n",
                  "  price: {kind: dense, dim: 2}\n  age: {kind: dense}\n"
                  "  shop: {table: user}\n"
@@ -60,7 +60,7 @@ FR_CASE(a_table_without_slots_is_named)
                  "test.yaml:10:3: warning: tables.users: no slot has this table; give it to one, or remove it\n");
 }
 
-/* The second has `history`, which admits. */
+/* The second table has `history`, which admits keys. */
 FR_CASE(a_table_that_can_never_have_a_row_is_named)
 {
     assert_warns("user_id: {table: user}", "user_id: {table: user, admit: never}",

@@ -2,7 +2,7 @@
  * and all code that computes relies on it (values that stay finite: trainer/ops/README.md). */
 #include "conf_fixture.h"
 
-/* With that optimizer at that place; `problem` NULL: it is accepted. */
+/* Loads a configuration with the optimizer at the place; `problem` NULL: it must be accepted. */
 static void expect(const char *place, const char *optimizer, const char *problem)
 {
     char set[160];

@@ -23,7 +23,7 @@ static const char frame[] = "version: 1\n"
                             "network: {layers: [{name: out, dense: user_id, units: 1}]}\n"
                             "tasks: [{name: click, label: click, logit: out}]\n";
 
-/* What is said of `ingest.kafka`, whose first line is line 8; freed by the caller. */
+/* Returns the messages about `ingest.kafka`, whose first line is line 8; freed by the caller. */
 static char *said_of(const char *kafka)
 {
     char text[4096];

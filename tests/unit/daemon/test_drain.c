@@ -1,4 +1,5 @@
-/* What a drain says when its time is over: it names what it waits for, and nothing else. */
+/* The message of a drain whose time is over: it names what the drain waits for, and nothing
+ * else. */
 #include "case.h"
 
 #include <stdio.h>

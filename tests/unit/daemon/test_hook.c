@@ -52,8 +52,8 @@ static enum fr_status ended(struct fr_hook *hook)
     return status;
 }
 
-/* A pipe whose end for writing what is started inherits as SHELL_FD: it is at its end when all of
- * that is gone. */
+/* Makes a pipe whose writing end is inherited, as SHELL_FD, by all processes that are started; the
+ * reading end sees the end of file when all of them are gone. */
 static int pipe_of_all(void)
 {
     int ends[2];
@@ -163,7 +163,7 @@ FR_CASE(a_program_that_is_missing_or_none_is_told_by_its_name)
 
 static void turn(struct fr_service *service)
 {
-    fr_clock_fake_advance_ms(&fake, 1000); /* it looks again */
+    fr_clock_fake_advance_ms(&fake, 1000); /* the loop looks again */
     assert_int_equal(fr_step_snapshot(&service->loops.snapshot, &err), FR_AGAIN);
 }
 
@@ -214,7 +214,7 @@ FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
         assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), failure);
         assert_non_null(strstr(told, failure % 2 ? "exit status 1" : "did not start"));
         assert_int_equal(retry->wait_ms, wait_ms);
-        fake.mono_ns = retry->next_ns - 1000000001; /* one second and a bit before it */
+        fake.mono_ns = retry->next_ns - 1000000001; /* more than one second before the next try */
         turn(service);
         assert_false(fr_hook_runs(&service->loops.snapshot.hook));
         assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), failure);
@@ -229,7 +229,7 @@ FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
     assert_string_equal(told, "");
     assert_int_equal(retry->wait_ms, 0);
     assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), 12);
-    turn(service); /* announced: not again */
+    turn(service); /* an announced snapshot is not announced again */
     assert_false(fr_hook_runs(&service->loops.snapshot.hook));
     service_free(service);
 }

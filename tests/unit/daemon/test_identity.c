@@ -12,7 +12,7 @@
 static char dir[32];
 static struct fr_service *service;
 static struct fr_err err;
-static const char *and_set; /* one more for starts that set something */
+static const char *and_set; /* one more --set for starts that set something */
 
 static struct fr_conf *load(const char *set)
 {
@@ -32,7 +32,7 @@ static struct fr_conf *load(const char *set)
     return conf;
 }
 
-/* As a start with this configuration sees the directory; one epoch more when it trains. */
+/* Checks the directory as a start with this configuration does; appends one epoch if it trains. */
 static enum fr_status start(const char *set, bool trains)
 {
     service->conf = load(set);
@@ -106,7 +106,8 @@ FR_CASE(a_file_that_is_missing_beside_epochs_is_refused_with_the_remedy)
     for (size_t i = 0; i < FR_ARRAY_LEN(names); i++) {
         assert_int_equal(start(NULL, true), FR_OK);
         remove_file(names[i]);
-        assert_true(start("seed=77", false) < 0); /* not written from what is asked for now */
+        /* the file is not written again from the new configuration */
+        assert_true(start("seed=77", false) < 0);
         assert_int_equal(fr_exit_code(FR_E_CORRUPT), FR_EXIT_OPERATOR);
         assert_int_equal(start(NULL, false), FR_E_CORRUPT);
         assert_non_null(strstr(err.text, names[i]));
@@ -153,7 +154,7 @@ FR_CASE(files_that_are_mixed_are_told_by_what_no_state_takes_over)
     assert_int_equal(start("seed=77", false), FR_OK);
     snprintf(command, sizeof(command), "cp %s/model.json %s/kept", dir, dir);
     assert_int_equal(system(command), 0);
-    and_set = "labels.click.key=clicked"; /* which a state takes over, and comes first */
+    and_set = "labels.click.key=clicked"; /* a change that a state accepts, which is listed first */
     assert_int_equal(start("tables.user.dim=3", true), FR_OK);
     assert_int_equal(start("tables.user.dim=3", false), FR_OK);
     snprintf(command, sizeof(command), "mv %s/kept %s/model.json", dir, dir);

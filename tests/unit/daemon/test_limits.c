@@ -1,4 +1,4 @@
-/* daemon/limits.c: what of a configuration is beyond the machine. */
+/* daemon/limits.c: warnings about a configuration that is too large for the machine. */
 #include "case.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ FR_CASE(threads_beyond_affinity_or_quota_are_named)
     assert_non_null(strstr(text, "threads: 2, but the process may use 1 of 8"));
     machine = (struct fr_machine){.online = 8, .allowed = 8, .quota = 1.5, .memory = 16 * GIB};
     (void)warn(&conf, &machine, &lines);
-    assert_int_equal(lines, 0); /* one and a half are two */
+    assert_int_equal(lines, 0); /* a quota of 1.5 processors counts as two */
 }
 
 FR_CASE(workers_follow_the_machine_where_none_are_named)

@@ -1,5 +1,5 @@
 /* Log lines of a healthy run, by a fake clock: a line a minute, pauses and their ends, the start
- * and the end. What the trainer and the brokers say is scripted. */
+ * and the end. The trainer and the brokers are scripted. */
 #include "case.h"
 
 #include <math.h>

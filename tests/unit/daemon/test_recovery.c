@@ -18,7 +18,8 @@ enum fr_status __wrap_fr_trainer_restore(struct fr_trainer *trainer, struct fr_d
 static int signal_to_send;
 static pthread_t main_thread;
 
-/* To the thread that waits for it; others, of libraries, would end the program. */
+/* Sends the signal to the thread that waits for it; in a thread of a library it would end the
+ * program. */
 static void send_signal(void)
 {
     assert_int_equal(pthread_kill(main_thread, signal_to_send), 0);
@@ -36,7 +37,7 @@ static bool is_pending(void)
     return pending >> (signal_to_send - 1) & 1;
 }
 
-/* The signal comes while the state is restored; without anybody who takes it, this never ends. */
+/* The signal comes while the state is restored; if no thread takes the signal, this never ends. */
 enum fr_status __wrap_fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable,
                                          const struct fr_trainer_restore_options *options, struct fr_err *err)
 {
@@ -45,8 +46,8 @@ enum fr_status __wrap_fr_trainer_restore(struct fr_trainer *trainer, struct fr_d
     send_signal();
     while (!atomic_load(options->stop))
         usleep(1000);
-    /* The same stop once more, as `timeout` sends it to a process and its group: taken, and no
-     * second one. */
+    /* The same signal comes once more, as `timeout` sends it to a process and to its group: it does
+     * not count as a second signal. */
     send_signal();
     while (is_pending())
         usleep(1000);
@@ -91,7 +92,8 @@ FR_CASE(sigint_ends_a_recovery)
     check_signal(SIGINT);
 }
 
-/* In a child, since it may end: the signals come one after the other, so many ms apart. */
+/* Runs in a child, because the signals may end it; they come one after the other, apart_ms
+ * apart. */
 static int status_after(const int *signals, size_t n, int64_t apart_ms)
 {
     int status = 0;

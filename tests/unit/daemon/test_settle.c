@@ -5,7 +5,8 @@
 
 #include "service.h"
 
-/* Samples shown after a look at `samples`, the newest cut and what is durable; -1: none yet. */
+/* Returns the samples that are shown after a look at `samples`, the newest cut and the durable
+ * epoch; -1: none yet. */
 static int64_t look(struct fr_settled *settled, uint64_t samples, uint64_t cut, bool open, uint64_t durable)
 {
     struct fr_trainer_status *now = calloc(1, sizeof(*now));
@@ -29,7 +30,8 @@ FR_CASE(samples_are_shown_when_their_epoch_is_durable)
 {
     struct fr_settled settled = {0};
     assert_int_equal(look(&settled, 0, 0, false, 0), 0);
-    assert_int_equal(look(&settled, 100, 0, true, 0), 0);  /* of epoch 1, which is open */
+    /* the samples belong to epoch 1, which is open */
+    assert_int_equal(look(&settled, 100, 0, true, 0), 0);
     assert_int_equal(look(&settled, 150, 1, false, 0), 0); /* cut */
     assert_int_equal(look(&settled, 180, 1, true, 1), 100);
     assert_int_equal(look(&settled, 190, 1, true, 1), 100);

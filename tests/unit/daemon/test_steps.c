@@ -1,5 +1,5 @@
-/* One turn of each loop of the daemon, by a fake clock: what is tried again and when, what an epoch
- * waits for, and what the operator sees of it. The modules behind the steps are scripted; nothing
+/* One turn of each loop of the daemon, by a fake clock: what is tried again and when, what an
+ * epoch waits for, and what an operator sees. The modules behind the steps are scripted; nothing
  * sleeps. */
 #include "world.h"
 
@@ -12,7 +12,7 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
     for (unsigned tries = 1; tries <= 8; tries++) {
         expect(publish, FR_AGAIN);
         assert_int_equal(w->checks, tries);
-        /* a topic that was just made has no leader: no trouble in the first moments */
+        /* a topic that was just made has no leader, which is no problem in the first moments */
         assert_string_equal(reason("publisher"), wait_ms < FR_RETRY_TOLD_MS ? "" : "as scripted");
         assert_int_equal(strncmp(w->service.life.starting, "as scripted", strlen("as scripted")), 0);
         fr_clock_fake_advance_ms(&w->clock, wait_ms - 1);
@@ -33,7 +33,8 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
     assert_string_equal(w->service.life.starting, "");
 }
 
-/* It takes connections and answers nothing: each question waits for its own end. */
+/* A broker that hangs accepts connections but answers nothing, so each question waits until its
+ * timeout. */
 FR_CASE(a_broker_that_hangs_is_trouble_at_once_and_readiness_says_for_how_long)
 {
     w->check = FR_E_UNAVAILABLE;
@@ -67,7 +68,7 @@ FR_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_mi
     w->check = FR_E_DENIED;
     expect(publish, FR_AGAIN);
     assert_int_equal(retry->told_ns, told);
-    assert_int_equal(retry->told_text, text); /* the same words again are no news */
+    assert_int_equal(retry->told_text, text); /* the same text is not logged again */
 }
 
 FR_CASE(a_check_that_can_never_be_good_ends_the_loop)
@@ -118,7 +119,7 @@ FR_CASE(after_a_stop_nothing_more_is_read_and_the_loop_naps)
     assert_int_equal(w->reads, 1);
     atomic_store(&w->service.life.stop_ingest, true);
     for (unsigned i = 0; i < 3; i++)
-        expect(ingest, FR_AGAIN); /* a nap each */
+        expect(ingest, FR_AGAIN); /* the loop sleeps in each step */
     assert_int_equal(w->reads, 1);
     assert_int_equal(w->served, 3);
 }

@@ -20,7 +20,7 @@ struct world {
     struct fr_stage stage;
     /* what the modules answer */
     enum fr_status start, read, check, publish, append, train, fold;
-    int64_t check_ms; /* a check of the delta topic takes */
+    int64_t check_ms; /* how long a check of the delta topic takes */
     uint64_t produced, disk_free;
     struct fr_publisher_status publisher;
     struct fr_durable_status durable;
@@ -29,7 +29,7 @@ struct world {
     /* the calls that they received */
     unsigned starts, reads, served, checks, folds, acknowledgements, commits, tellings;
     unsigned appends;
-    void (*beside_fold)(void); /* called in the middle of one */
+    void (*beside_fold)(void); /* called in the middle of a fold */
     uint64_t acknowledged, offered, allowed;
     enum fr_pause why, limit;
     char pause[256], limit_text[256];

@@ -11,7 +11,7 @@
 
 enum { MODEL_GROUPS = 6, MODEL_ITEMS = 6, MODEL_IDS = 8, MODEL_SAMPLES = MODEL_GROUPS * MODEL_ITEMS };
 
-/* Draws are numbered within a model, so that every form sees the same. */
+/* Draws are numbered within a model, so that every form gets the same draws. */
 struct dice {
     uint64_t seed, record, count;
 };
@@ -203,7 +203,7 @@ static inline void write_label(struct writer *w, float y)
 static inline void write_item(struct writer *w, const struct model *model, const struct item *item,
                               const struct value *shared)
 {
-    bool timed = shared || !model->one_time; /* else the group says it */
+    bool timed = shared || !model->one_time; /* otherwise the group has the time */
     write_map(w, 2 + timed + (item->weighting > 0) + (item->use > 0) + (item->keep > 0));
     if (timed) {
         write_string(w, "t");
@@ -281,8 +281,8 @@ static inline void put_f32(struct fr_buffer *out, float v)
     fr_buffer_append(out, &v, sizeof(v));
 }
 
-/* False (and nothing written) where packing does not fit: numbers that are nil, ids that are
- * neither all integers from 0 on nor all strings. */
+/* Returns false, and writes nothing, if the column cannot be packed: numbers that are nil, or ids
+ * that are neither all integers from 0 on nor all strings. */
 static inline bool write_packed_column(struct writer *w, int slot, const struct value **values, uint32_t n)
 {
     struct fr_buffer ids = {0}, sizes = {0}, lengths = {0}, weights = {0};

@@ -189,7 +189,8 @@ FR_CASE(packed_ids_are_little_endian_u64)
     assert_memory_equal(b->columns[SLOT_CONTEXT].begin, context, sizeof(context));
     assert_int_equal(key_at(f, SLOT_HISTORY, 2, 2), integer_key(f, SLOT_HISTORY, 9));
     assert_int_equal(key_at(f, SLOT_CONTEXT, 0, 0), integer_key(f, SLOT_CONTEXT, 3));
-    assert_int_equal(b->excess_ids, 2); /* of context; a history cut to max_len is none */
+    /* of context; a history that is cut to max_len has no excess */
+    assert_int_equal(b->excess_ids, 2);
 }
 
 FR_CASE(packed_strings_are_ids_like_any_string)

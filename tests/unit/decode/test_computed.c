@@ -1,5 +1,5 @@
-/* Slots computed from others: buckets of numbers, crosses of ids. That all forms give the same is
- * test_forms.c's and interop/messages.py's matter; here are values and where they lie. */
+/* Slots computed from others: buckets of numbers, crosses of ids. This file tests values and their
+ * places; test_forms.c and interop/messages.py test that all forms give the same. */
 #include "fixture.h"
 
 #include <math.h>
@@ -25,7 +25,8 @@ FR_CASE(a_bucket_is_that_of_the_number_before_its_transform)
         assert_int_equal(n_ids(f, SLOT_BUCKET, i), 1);
         assert_int_equal(key_at(f, SLOT_BUCKET, i, 0), integer_key(f, SLOT_BUCKET, buckets[i]));
     }
-    f->schema.slots[SLOT_PRICE].n_steps = 0; /* then nothing is kept twice */
+    /* without steps no second copy of the number is kept */
+    f->schema.slots[SLOT_PRICE].n_steps = 0;
     fixture_renew(f);
     accept_json(f, "{\"n\":2,\"cols\":{\"price\":[99.9,501]},\"y\":{}}");
     assert_int_equal(key_at(f, SLOT_BUCKET, 0, 0), integer_key(f, SLOT_BUCKET, 1));

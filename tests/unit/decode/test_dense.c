@@ -100,7 +100,7 @@ static void accepts_and_refuses(struct fixture *f, const char *good, const char 
     snprintf(text, sizeof(text), "{\"f\":{\"vec\":[0,%s,0]},\"y\":{}}", bad);
     refuse_json(f, text, reason);
     snprintf(text, sizeof(text), "[{\"f\":{},\"y\":{}},{\"f\":{\"vec\":[0,%s,0]},\"y\":{}}]", bad);
-    /* one bad sample spoils its record, as with other faults */
+    /* one bad sample makes its record malformed, as with other faults */
     refuse_json(f, text, "$[1].f.vec[1]: ");
 }
 

@@ -4,7 +4,7 @@
  * prints its seed; FR_TEST_SEED repeats it. */
 #include "model.h"
 
-/* one thread and twenty times slower: ASan is the one that looks here */
+/* one thread, and twenty times slower under TSan; ASan is the sanitizer that checks this */
 #if defined(__SANITIZE_THREAD__)
 enum { ROUNDS = 40, TRUNCATIONS = 4, MUTATIONS = 3000 };
 #else
@@ -17,7 +17,8 @@ static uint64_t seed(void)
     return text ? strtoull(text, NULL, 10) : 20261;
 }
 
-/* What was decoded: samples with all their values, without and with how batches lay them out. */
+/* What was decoded: the samples with all their values, once without and once with the layout of the
+ * batches. */
 struct seen {
     struct fr_buffer samples, layout;
     uint64_t excess_ids;

@@ -63,7 +63,7 @@ static void read_golden(struct fr_cursor *cursor, struct golden *golden)
     }
 }
 
-/* Of the namespace, as a configuration gives it. */
+/* Returns the seed of the namespace, as a configuration gives it. */
 static uint64_t seed_of(const struct golden *golden)
 {
     if (golden->key_seed[0] == '\0')
@@ -129,8 +129,8 @@ static uint64_t key_by_decoder(const struct golden *golden)
     return key;
 }
 
-/* The key of a cross of slots whose ids have those keys: with a seed of their own each, ids that
- * give them. */
+/* Returns the key of a cross of slots whose ids have the golden keys. Each slot has a seed of its
+ * own, and the ids are chosen so that they give these keys. */
 static uint64_t key_by_cross(const struct golden *golden)
 {
     static const char *const names[FR_CROSS_MAX] = {"a", "b", "c", "d"};

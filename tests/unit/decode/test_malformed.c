@@ -1,5 +1,5 @@
 /* Every line of tests/golden/malformed.jsonl is refused with its reason, and leaves nothing behind.
- * The files' own words say which clause of the format each line breaks. */
+ * Each line of the file names the clause of the format that it breaks. */
 #include "case.h"
 
 #include <stdlib.h>
@@ -85,7 +85,8 @@ static bool refused_as_told(const struct line *line)
         print_error("%s (%s): status %d, %s; expected %s\n", line->name,
                     line->format == FR_FORMAT_JSON ? "json" : "msgpack", (int)status, reason, line->reason);
     assert_int_equal(n, 77);
-    /* The decoder is as good as new: a valid record after it gives exactly itself. */
+    /* After a refused record the decoder is as good as new: a valid record decodes to exactly its
+     * own sample. */
     static const char good_json[] = "{\"f\":{\"user_id\":1},\"y\":{\"click\":1}}";
     static const char good_msgpack[] = "\x82\xa1"
                                        "f\x81\xa7user_id\x01\xa1y\x81\xa5"

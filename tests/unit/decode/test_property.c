@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "writer.h"
 
-/* one thread and twenty times slower: ASan is the one that looks here */
+/* one thread, and twenty times slower under TSan; ASan is the sanitizer that checks this */
 #if defined(__SANITIZE_THREAD__)
 enum { ROUNDS = 60, MUTATIONS = 3000 };
 #else

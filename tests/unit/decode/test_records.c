@@ -1,5 +1,5 @@
-/* Records that travel with a batch: what was read comes back, and who counts what when a sample is
- * quarantined. */
+/* Records that travel with a batch: their bytes come back as they were read, and the counters are
+ * right when a sample is quarantined. */
 #include "fixture.h"
 
 #include "batch/records.h"
@@ -49,7 +49,7 @@ FR_CASE(a_record_comes_back_as_it_was_read)
     assert_int_equal(f->batch->image_bytes, 0);
 }
 
-/* The leak sanitizer and valgrind say when a reference is lost. */
+/* The leak sanitizer and valgrind report a lost reference. */
 FR_CASE(a_shared_image_lives_as_long_as_its_last_batch)
 {
     struct fixture *f = *state;

@@ -25,8 +25,8 @@ static void put_item(struct fr_buffer *text, uint64_t number)
     fr_buffer_printf(text, "}");
 }
 
-/* Group g has 1 to 4 items, numbered on; those marked in left_out, and groups of them only, are not
- * written. */
+/* Group g has 1 to 4 items, and numbers run through all groups. Items marked in left_out are not
+ * written, nor are groups that have only such items. */
 static uint32_t accept_groups(struct fixture *f, uint64_t seed, bool single, const uint8_t *left_out)
 {
     uint32_t number = 0;
@@ -51,7 +51,8 @@ static uint32_t accept_groups(struct fixture *f, uint64_t seed, bool single, con
     return number;
 }
 
-/* Sample by sample: a column may still be written out whose only reason for it was left out. */
+/* Compares sample by sample, because a column may still be written out although the sample that was
+ * the reason for it was left out. */
 static void assert_same_column(const struct fr_batch *a, const struct fr_batch *b, uint32_t slot)
 {
     const struct fr_column *x = &a->columns[slot], *y = &b->columns[slot];

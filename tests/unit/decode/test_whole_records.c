@@ -64,7 +64,7 @@ FR_CASE(a_refused_record_of_any_form_leaves_no_trace)
         accept_json(f, sound[i]);
     struct fr_batch *expected = f->batch;
     f->batch = fr_batch_new(&f->schema.conf);
-    /* one decoder all along: its staging must not remember either */
+    /* one decoder for all records, whose staging must not keep anything */
     for (size_t i = 0; i < N; i++) {
         for (size_t k = 0; k < N; k++)
             refuse_json(f, refused[k], "$");
@@ -82,7 +82,7 @@ FR_CASE(slots_share_ids_exactly_when_they_share_table_and_namespace)
     for (uint32_t i = 0; i < 2; i++) {
         uint64_t history = key_at(f, SLOT_HISTORY, 0, i), user = key_at(f, SLOT_USER_ID, 0, i);
         assert_int_equal(history, key_at(f, SLOT_ITEM_ID, 0, i));
-        /* one table, a namespace of its own */
+        /* the same table, but another namespace */
         assert_int_not_equal(user, key_at(f, SLOT_CONTEXT, 0, i));
         assert_int_not_equal(user, history);
     }

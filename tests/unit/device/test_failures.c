@@ -1,5 +1,5 @@
-/* A card that has no more memory, or is lost, at any call: the error is said and stays, nothing of
- * the step is taken, and nobody reads what was not written. */
+/* A card that has no more memory, or is lost, at any call: the error is reported and stays, nothing
+ * of the step takes effect, and no memory is read that was not written. */
 #include "device/twins.h"
 
 #include "graph/networks.h"
@@ -24,7 +24,8 @@ static uint64_t host_hash(struct twin *twin)
     return fx_hash(&twin->fx, twin->graph);
 }
 
-/* Some steps, the card failing at its n-th call. Returns whether it came to that. */
+/* Makes some steps on a card that fails at its n-th call. Returns whether the steps had so many
+ * calls. */
 static bool fails_at(enum fr_emulated_failure kind, uint64_t n, enum fr_status expected)
 {
     struct twin twin = {0};
@@ -60,13 +61,14 @@ static void a_lost_card_is_said_and_leaves_the_host_as_it_was(void **state)
     uint64_t n = 1;
     while (n < CALLS_MAX && fails_at(FR_EMULATED_LOST, n, FR_E_UNAVAILABLE))
         n += 1 + n / 8;
-    assert_in_range(n, 50, CALLS_MAX - 1); /* and one call later than the last nothing fails */
+    /* n is one more than the number of calls, so nothing failed */
+    assert_in_range(n, 50, CALLS_MAX - 1);
 }
 
 static void memory_that_ends_is_said_and_leaves_the_host_as_it_was(void **state)
 {
     (void)state;
-    uint64_t failed = 0, without = 0; /* room for rows ahead may be missing */
+    uint64_t failed = 0, without = 0; /* a lack of memory for rows ahead is no error */
     for (uint64_t n = 1; n < CALLS_MAX && without < 4; n++) {
         bool fails = fails_at(FR_EMULATED_NO_MEMORY, n, FR_E_NO_MEMORY);
         failed += fails;
@@ -75,7 +77,7 @@ static void memory_that_ends_is_said_and_leaves_the_host_as_it_was(void **state)
     assert_true(failed > 10 && without == 4);
 }
 
-/* Its own room is no condition: rows come with their batch then. */
+/* Without memory for rows ahead, rows come with their batch. */
 static void no_memory_for_rows_ahead_is_no_error(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Rows that a batch makes, on the emulated card: they get their first values there, with the bits
- * of those that the host would have sent, and their floats are not sent. */
+/* Rows that a batch makes, on the emulated card: they get their first values there, with the same
+ * bits as on the host, and the host does not send their floats. */
 #include "device/twins.h"
 
 enum { SAMPLES = 24, VOCABULARY = 60, ROUNDS = 8, REFUSED = 3 };
@@ -45,7 +45,8 @@ static void begin_row(const struct fixture *fx, uint32_t t, uint64_t key, float 
     }
 }
 
-/* A third of the batch's keys is new, whatever they were before. Returns their rows' bytes. */
+/* Makes a third of the batch's keys new, whether they had rows or not. Returns the bytes of their
+ * rows. */
 static size_t make(struct twin *twin, uint64_t seed)
 {
     struct fixture *fx = &twin->fx;
@@ -85,7 +86,7 @@ static struct outcome run(struct fr_conf_init init, bool there, size_t row_bytes
     tw_places = NULL;
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         outcome.made_bytes += make(&twin, round);
-        if (round == REFUSED) { /* and what it made begins once more */
+        if (round == REFUSED) { /* the rows that the refused batch made begin again */
             twin.fx.batch.columns[2].dense[7] = 3e38f;
             twin.fx.batch.columns[2].dense[11] = -3e38f;
             fr_graph_forward(twin.graph, &twin.fx.batch, &twin.fx.rows);

@@ -159,8 +159,8 @@ static void a_refused_step_changes_nothing_and_names_the_same_samples(void **sta
     tw_close(&twins[1]);
 }
 
-/* The weight of an id without row is no part of any sum, but the bound before the sums does not
- * know that. */
+/* The weight of an id without a row is in no sum, but the bound that is computed before the sums
+ * includes it. */
 static void a_step_that_is_unsure_is_made_once_its_rows_are_checked(void **state)
 {
     (void)state;
@@ -252,14 +252,15 @@ static void what_has_no_sequence_of_a_step_is_a_graph(void **state)
 
 enum { BATCHES = 3, TURNS = 4, WIDE = 1 << 20 };
 
-/* Batches that are all there at once, each with its rows. */
+/* Batches that exist at the same time, each with its rows. */
 struct stream {
     struct twin twin;
     struct fr_batch batches[BATCHES];
     struct fr_rows rows[BATCHES];
 };
 
-/* The batches are small where rows are: only then do rows of one go for those of another. */
+/* If the room for rows is small, the batches are small, too: only then do rows of one batch take
+ * the place of another's. */
 static void stream_open(struct stream *stream, const char *text, bool groups, size_t row_bytes_max)
 {
     struct fixture *fx = &stream->twin.fx;
@@ -287,7 +288,7 @@ static void stream_close(struct stream *stream)
     tw_close(&stream->twin);
 }
 
-/* A step of batch i, and the next one comes meanwhile: what the queue was asked for. */
+/* Makes a step of batch i while the next batch is sent. Returns what the queue was asked for. */
 static struct fr_emulated_counts step_beside(struct stream *stream, uint64_t i, bool beside)
 {
     struct fr_graph *graph = stream->twin.graph;
@@ -333,9 +334,9 @@ static void a_batch_that_comes_beside_a_step_has_the_bits_of_one_at_its_turn(voi
             fail_msg("other bits with %zu bytes of rows", narrow);
 }
 
-/* Once memory has its size: whatever the network, tables and the like, three copies go up (the
- * next batch; what its turn adds; what training adds), the logits and the answer come back, and the
- * host waits for the latter alone. */
+/* Once memory has its size, every network makes the same copies: three to the card (the next batch;
+ * what is added when its turn comes; what is added when it is trained), and two back, the logits
+ * and the answer. The host waits for the answer only. */
 static void a_step_waits_once_and_copies_in_few_pieces(void **state)
 {
     (void)state;
@@ -374,7 +375,7 @@ static void where_rows_are_changes_no_bit(void **state)
 {
     (void)state;
     uint64_t hash = hash_within(0);
-    assert_true(hash_within(0) == hash); /* twice the same */
+    assert_true(hash_within(0) == hash); /* a second run gives the same */
     assert_true(hash_within(900) == hash);
 }
 
@@ -393,8 +394,8 @@ static void rows_of_one_batch_that_do_not_fit_are_an_error(void **state)
     tw_close(&twin);
 }
 
-/* A key that was removed and came back starts from its first values, whatever the device still has
- * of it. The batch that made the row does not see those values. */
+/* A key that was removed and came back starts from its first values, even if the device still has
+ * its old row. The batch that made the row does not see those values. */
 static void a_row_made_anew_is_not_the_one_of_before(void **state)
 {
     (void)state;

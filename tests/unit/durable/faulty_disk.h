@@ -1,8 +1,8 @@
 /* A disk whose calls fail, for tests: it passes them to the system's and keeps an undo list of what
  * no sync has made permanent. A power cut takes such changes back, all of them or a random part
  * (seeded), writes also in part. A write whose sync failed stays lost even when a later sync
- * succeeds, as on Linux, until the same bytes are written again. RocksDB's own files are not behind
- * the table. */
+ * succeeds, as on Linux, until the same bytes are written again. RocksDB does not use these calls
+ * for its own files. */
 #ifndef FR_TEST_DURABLE_FAULTY_DISK_H
 #define FR_TEST_DURABLE_FAULTY_DISK_H
 
@@ -22,7 +22,7 @@ struct change {
     bool existed;
     struct fr_buffer written;
     uint64_t offset;
-    bool lost; /* its sync failed */
+    bool lost; /* the sync of this change failed */
 };
 
 struct disk {
@@ -30,7 +30,7 @@ struct disk {
     uint64_t calls, fail_at; /* 0: never */
     int number;              /* errno */
     bool for_ever;
-    bool half; /* a failing write writes half before */
+    bool half; /* a failing write writes half of its bytes first */
     char paths[FDS_MAX][SCENE_PATH];
     struct change changes[CHANGES_MAX];
     size_t n_changes;
@@ -99,7 +99,7 @@ static inline long disk_pwrite(void *self, int fd, const void *bytes, size_t siz
         return -1;
     size_t n = failing ? size / 2 : size;
     if (n > 0) {
-        /* what the disk has there, when a lost write stands in the page cache */
+        /* what is on the disk at this place, if a lost write is in the page cache */
         struct fr_buffer before = {0};
         bool over_lost = false;
         for (size_t i = disk->n_changes; i-- > 0;) {
@@ -155,7 +155,8 @@ static inline int disk_rename(void *self, const char *from, const char *to)
     struct disk *disk = self;
     if (fails(disk))
         return -1;
-    for (size_t i = 0; i < disk->n_changes; i++) /* the old name's creation is the new one's */
+    /* the creation of the old name becomes that of the new name */
+    for (size_t i = 0; i < disk->n_changes; i++)
         assert_true(disk->changes[i].kind == CREATE || strcmp(disk->changes[i].path, from) != 0);
     note(disk, RENAME, to);
     return fr_disk_system()->rename(NULL, from, to);
@@ -202,12 +203,13 @@ static inline void disk_free(struct disk *disk)
     free(disk);
 }
 
-/* Takes back a write from its byte `kept` on: what stood there before, or the end of the file. */
+/* Takes back a write from its byte `kept` on: restores what was there before, or the end of the
+ * file. */
 static inline void undo_write(const struct change *change, size_t kept)
 {
     int fd = open(change->path, O_RDWR);
     if (fd < 0)
-        return; /* its creation or renaming was undone already */
+        return; /* the file is gone: its creation or renaming was undone */
     uint64_t from = change->offset + kept, to = change->offset + change->written.size;
     struct stat info;
     assert_int_equal(fstat(fd, &info), 0);
@@ -232,8 +234,8 @@ static inline void undo(const struct change *change, uint64_t random)
         (void)unlink(change->path);
 }
 
-/* seed 0: everything unsynced is gone; else each change from the newest back is kept or undone by a
- * coin. */
+/* With seed 0 everything unsynced is gone; otherwise each change, from the newest to the oldest, is
+ * kept or undone at random. */
 static inline void power_cut(struct disk *disk, uint64_t seed)
 {
     for (size_t i = disk->n_changes; i-- > 0;) {

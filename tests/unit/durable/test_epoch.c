@@ -12,7 +12,7 @@ static struct fr_sha256 counting_digest(void)
     return digest;
 }
 
-/* By it, the last key comes before key 3. */
+/* In the order of this salt the last key comes before key 3. */
 static const uint64_t golden_salt = 0x0123456789abcdef;
 
 /* The epoch of tests/golden/epoch.bin, staged out of order. */
@@ -214,7 +214,7 @@ FR_CASE(a_cleared_stage_is_reused_without_traces_and_without_new_memory)
         fr_stage_clear(&stage);
         stage.epoch = stage.timeline = 1;
         for (uint64_t i = 0; i < 3000; i++) {
-            /* one that needs a piece of its own */
+            /* image 7 needs a piece of its own */
             struct fr_image image = {.key = ~i, .size = i == 7 ? 40000 : 100};
             memset(fr_stage_image(&stage, &image), 1, image.size);
         }
@@ -241,7 +241,7 @@ FR_CASE(an_epoch_cut_at_any_byte_is_refused)
     struct fr_buffer bytes = encode_golden();
     struct fr_epoch epoch;
     for (size_t size = 0; size < bytes.size; size++) {
-        uint8_t *copy = malloc(size + 1); /* its own allocation: a read behind the end is seen */
+        uint8_t *copy = malloc(size + 1); /* its own allocation: a read after the end is seen */
         memcpy(copy, bytes.data, size);
         assert_int_equal(fr_epoch_parse(copy, size, &epoch), FR_E_CORRUPT);
         free(copy);

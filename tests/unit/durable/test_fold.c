@@ -62,7 +62,8 @@ FR_CASE(a_fold_of_nothing_is_no_work)
     fr_durable_close(durable);
 }
 
-/* keep_bytes 1: the newest epoch only; the fold takes it from memory and the others from files. */
+/* With keep_bytes 1 only the newest epoch is kept: the fold takes it from memory and the others
+ * from files. */
 FR_CASE(epochs_from_memory_and_from_files_are_the_same_and_fold_alike)
 {
     enum { EPOCHS = 12 };
@@ -90,7 +91,7 @@ FR_CASE(epochs_from_memory_and_from_files_are_the_same_and_fold_alike)
             fr_durable_give_back(durable, &borrowed);
         }
         assert_int_equal(fr_durable_borrow(durable, EPOCHS + 1, &borrowed, &head, &err), FR_E_NOT_FOUND);
-        /* what is borrowed stays while the list lets go of it */
+        /* a borrowed epoch stays in memory when the list drops it */
         assert_int_equal(fr_durable_borrow(durable, EPOCHS, &borrowed, &head, &err), FR_OK);
         scene_fold(durable);
         assert_int_equal(fr_durable_acknowledge(durable, EPOCHS, &err), FR_OK);
@@ -105,7 +106,7 @@ FR_CASE(epochs_from_memory_and_from_files_are_the_same_and_fold_alike)
     }
 }
 
-/* A small epoch may lie in the memory of a large one that went. */
+/* A small epoch may lie in the memory that a large epoch had before. */
 FR_CASE(what_kept_epochs_take_is_bounded_in_real_bytes)
 {
     enum { EPOCHS = 40, LARGE = 300 << 10, KEEP = 1 << 20 };
@@ -224,8 +225,8 @@ static enum fr_status note_section(void *self, const char *name, const uint8_t *
     return FR_OK;
 }
 
-/* "odd" is in epochs 1 and 3, "rare/part" in 2: the cold store alone has the newest value of all
- * three, whichever epochs a fold takes in together. */
+/* Section "odd" is in epochs 1 and 3, "rare/part" in epoch 2. However epochs are folded, the cold
+ * store then has the newest value of each section. */
 FR_CASE(a_section_the_folded_epochs_lack_stays_in_the_cold_store)
 {
     for (uint64_t together = 1; together <= 4; together++) {
@@ -406,7 +407,7 @@ FR_CASE(a_fold_that_fills_the_disk_with_its_last_bytes_is_made_again)
     scene_append_to(&scene, durable, 1, 2);
     char folder[SCENE_PATH];
     scene_path(&scene, "fold", folder);
-    /* One page: what the last file has is written when it is finished, and has no room. */
+    /* The file system has one page: there is no room for the last file when it is finished. */
     if (mount("tmpfs", folder, "tmpfs", 0, "size=4k") != 0) {
         fr_durable_close(durable);
         print_message("SKIP: a file system of one page cannot be mounted here: %s\n", strerror(errno));
@@ -424,10 +425,11 @@ FR_CASE(a_fold_that_fills_the_disk_with_its_last_bytes_is_made_again)
     fr_durable_close(durable);
 }
 
-/* WIDE_FOLDS: as many files of level 0 begin a compaction (cold_tuning.c). */
+/* WIDE_FOLDS is the number of level-0 files at which a compaction begins (cold_tuning.c). */
 enum { WIDE_KEYS = 48, WIDE = 16 << 10, WIDE_FOLDS = 24 };
 
-/* The same keys again: every file of level 0 has to be merged with the others. */
+/* Appends the same keys in every epoch, so that every file of level 0 has to be merged with the
+ * others. */
 static void append_wide(struct fr_durable *durable, uint64_t e)
 {
     struct fr_stage stage;

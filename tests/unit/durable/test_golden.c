@@ -17,7 +17,7 @@ enum { ROWS = 150, BLOOM_BITS = 16, VALUE_MAX = 300 };
 static const char *const names[] = {"fold", "rocksdb_7.8", "rocksdb_9.10"};
 enum { FILES = sizeof(names) / sizeof(names[0]) };
 
-/* Rows of two tables, then a section, the last. */
+/* Rows of two tables, and a section as the last entry. */
 struct entry {
     uint8_t key[32];
     size_t key_size, value_size;
@@ -148,7 +148,7 @@ FR_CASE(each_golden_file_is_read_without_rocksdb)
     }
 }
 
-/* In a cold store, after an ingest and again after a compaction. */
+/* Checks the entries in a cold store, after an ingest and again after a compaction. */
 static void check_by_rocksdb(struct fr_cold *cold)
 {
     rocksdb_readoptions_t *options = rocksdb_readoptions_create();

@@ -131,7 +131,7 @@ FR_CASE(a_file_goes_when_folded_and_acknowledged_but_never_the_newest)
     struct fr_buffer bytes = {0};
     struct fr_sha256 digest;
     assert_int_equal(fr_durable_read_epoch(durable, 4, &bytes, NULL, &err), FR_E_NOT_FOUND);
-    /* the chain of epoch 5 names it */
+    /* epoch 5 holds the digest of epoch 4 */
     assert_int_equal(fr_durable_digest(durable, 4, &digest), FR_OK);
     assert_int_equal(fr_durable_digest(durable, 3, &digest), FR_E_NOT_FOUND);
     assert_int_equal(fr_durable_acknowledge(durable, 6, &err), FR_OK);
@@ -256,7 +256,7 @@ FR_CASE(a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothing)
     scene_fold(durable);
     scene_append_to(&scene, durable, 4, 5);
     reader = scene_open(&scene, true);
-    scene_append_to(&scene, durable, 6, 7); /* what it has opened stays as it was */
+    scene_append_to(&scene, durable, 6, 7); /* a reader that is open does not see later epochs */
     scene_fold(durable);
     assert_int_equal(fr_durable_acknowledge(durable, 7, &err), FR_OK);
     assert_int_equal(scene_status(reader).epoch, 5);
@@ -368,7 +368,7 @@ FR_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims)
         struct fr_durable *reader = NULL;
         struct fr_err err = {0};
         if (scene_try_open(&scene, NULL, true, &reader, &err) != FR_OK) {
-            refused++; /* a writer that trims in every look: only a test is that busy */
+            refused++; /* only a test has a writer that trims during every try */
             continue;
         }
         opened++;
@@ -406,7 +406,7 @@ FR_CASE(starts_leave_no_files_behind_in_the_cold_store)
     scene_path(&scene, "cold", cold);
     for (int start = 1; start <= 30; start++) {
         durable = scene_open(&scene, false);
-        if (start == 5) { /* with something in it */
+        if (start == 5) { /* the directory is not empty */
             scene_append_to(&scene, durable, 1, 3);
             assert_int_equal(fr_durable_fold(durable, &err), FR_OK);
         }
@@ -453,7 +453,7 @@ static struct fr_durable *open_small_files(const struct scene *scene, bool read_
 
 enum { MANY_FILES = 300, FEW_OPEN = 8 };
 
-/* A file an epoch: an outage of hours makes hundreds. */
+/* Every epoch has a journal file of its own; an outage of hours makes hundreds of files. */
 FR_CASE(a_journal_of_many_files_opens_a_few_at_a_time)
 {
     struct scene scene = scene_make(85);
@@ -502,8 +502,9 @@ FR_CASE(appends_go_on_when_the_process_has_no_descriptor_left)
     while ((taken[n] = dup(STDERR_FILENO)) >= 0)
         n++;
     for (uint64_t e = 2; e <= 2 * FEW_OPEN; e++) {
-        scene_append_to(&scene, durable, e, e);                 /* into a new file */
-        while (n < 200 && (taken[n] = dup(STDERR_FILENO)) >= 0) /* whatever was left free */
+        scene_append_to(&scene, durable, e, e); /* into a new file */
+        /* takes every descriptor that is left */
+        while (n < 200 && (taken[n] = dup(STDERR_FILENO)) >= 0)
             n++;
     }
     while (n > 0)

@@ -24,7 +24,7 @@ static void *fold_for_ever(void *self)
     return NULL;
 }
 
-/* Tells each durable epoch through the pipe; never returns. */
+/* Reports each durable epoch through the pipe; never returns. */
 static void write_until_killed(const struct scene *scene, int fd)
 {
     struct fr_durable_options options = {.dir = scene->dir, .journal_file_max = 20000, .head = "h", .head_size = 1};
@@ -99,12 +99,13 @@ FR_CASE(kills_at_random_moments_lose_no_durable_epoch)
         if (child == 0)
             write_until_killed(&scene, fds[1]);
         close(fds[1]);
-        assert_int_equal(read(fds[0], &first, sizeof(first)), sizeof(first)); /* it is under way */
+        /* the child has begun to write */
+        assert_int_equal(read(fds[0], &first, sizeof(first)), sizeof(first));
         struct timespec wait = {0, (long)(fr_random_u64(81, round, 0, 0) % 60000000)};
         nanosleep(&wait, NULL); /* the random moment, not a synchronisation */
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status)); /* not ended by itself: that would be a failed call */
+        assert_true(WIFSIGNALED(status)); /* a child that ends by itself had a failed call */
         uint64_t told = last_of_pipe(fds[0], first);
         close(fds[0]);
         durable_epoch = verified_epoch(&scene, told);

@@ -1,5 +1,5 @@
-/* Epochs that are written in several pieces, which is when they are larger than 256 KiB, and around
- * the page cache, which is when they are larger than FR_DIRECT_MIN. */
+/* Epochs of more than 256 KiB, which are written in several pieces, and epochs of more than
+ * FR_DIRECT_MIN, which bypass the page cache. */
 #include "faulty_disk.h"
 
 #include "base/check.h"
@@ -9,7 +9,7 @@
 /* Head of an epoch, name and size of its section. */
 enum { EPOCH_AROUND = 96 + 1 + 3 + 8, PIECE = 256 << 10, LARGE = FR_DIRECT_MIN + PIECE + 4321 };
 
-/* An epoch of so many bytes. */
+/* Stages an epoch of `size` bytes. */
 static void stage_bytes(struct fr_stage *stage, uint64_t epoch, size_t size)
 {
     fr_stage_clear(stage);
@@ -56,7 +56,8 @@ FR_CASE(an_epoch_of_any_number_of_pieces_has_the_digest_of_its_bytes_and_is_ther
     fr_durable_close(durable);
 }
 
-/* Of three pieces; the calls of an append are three writes, a sync, the mark, its sync. */
+/* Appends an epoch of three pieces. The calls of the append are three writes, a sync, the write of
+ * the mark and its sync. */
 static enum fr_status append_large(struct fr_durable *durable, uint64_t epoch, struct fr_err *err)
 {
     struct fr_stage stage;
@@ -126,8 +127,9 @@ FR_CASE(a_disk_that_is_full_within_an_epoch_leaves_the_journal_as_it_was)
     }
 }
 
-/* The calls of such an append: the file is opened a second time; up to a page, then four windows,
- * then what is left of them, then the first piece with the head; sync; mark and its sync. */
+/* The calls of the append of a large epoch: the file is opened a second time; writes up to the next
+ * page, of four windows, of what the windows leave, and of the first piece with the head; sync;
+ * write and sync of the mark. */
 enum { OPENED = 1, WINDOWS = 3, WINDOWS_END = 7, LARGE_CALLS = 11 };
 
 static enum fr_status append_around(struct fr_durable *durable, uint64_t epoch, struct fr_err *err)
@@ -149,8 +151,8 @@ static void epoch_is_whole(struct fr_durable *durable, uint64_t epoch)
     fr_buffer_release(&read);
 }
 
-/* Call `at` of an append fails once. A file that cannot be opened so, or refuses the first write,
- * is written through the cache; every other error is one. */
+/* Call `at` of an append fails once. If the file cannot be opened for direct writes, or refuses the
+ * first one, the epoch is written through the page cache; every other failure is an error. */
 FR_CASE(a_file_system_that_takes_no_direct_writes_gets_the_others)
 {
     for (uint64_t at = 1; at <= LARGE_CALLS; at++) {

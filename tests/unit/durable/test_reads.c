@@ -24,7 +24,7 @@ static int compare_u64(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* What a read must give. */
+/* What a read is expected to give. */
 struct expected {
     const struct scene *scene;
     uint64_t epoch; /* folded */
@@ -213,7 +213,7 @@ struct newest {
     uint64_t epoch; /* folded before the read began */
 };
 
-/* Any epoch between what was folded before the read and what is folded now is right. */
+/* The image may be of any epoch between the one folded before the read and the one folded now. */
 static enum fr_status look_beside(void *self, size_t index, uint64_t hash, const struct fr_image *image)
 {
     (void)index;
@@ -290,7 +290,8 @@ static long find_bytes(FILE *file, const char *bytes)
     return 0;
 }
 
-/* Turns a bit there in every sorted file of the cold store; twice: none. */
+/* Flips a bit at the spot in every sorted file of the cold store; a second call restores the
+ * files. */
 static void flip_sorted_files(const struct scene *scene, struct spot spot)
 {
     char pattern[SCENE_PATH];
@@ -335,7 +336,7 @@ FR_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do)
     qsort(hashes, 64, sizeof(hashes[0]), compare_u64);
     expected.hashes = hashes;
     assert_int_equal(fr_durable_fetch(durable, 0, hashes, 64, &reader, &err), FR_E_CORRUPT);
-    assert_int_equal(expected.images, 0); /* nothing of it is handed out */
+    assert_int_equal(expected.images, 0); /* no image of a damaged block is handed out */
     assert_true(expected.visits < 64);
     assert_non_null(strstr(err.text, ".sst"));
     assert_non_null(strstr(err.text, "--restore"));
@@ -372,8 +373,8 @@ FR_CASE(damaged_properties_of_a_sorted_file_are_not_taken_for_another_files)
     check_damage_found_while_opening(86, (struct spot){"prefix.filtering", 0}, (struct spot){"xrefix.filtering", 0});
 }
 
-/* Of its eight bytes after the name the second, which no sequence number here reaches; RocksDB
- * writes the number beside the checksum of its block. */
+/* The damaged byte is the second of the eight bytes after the name, which is 0 for all sequence
+ * numbers here; RocksDB changes the number in place without changing the checksum of its block. */
 FR_CASE(a_damaged_sequence_number_of_a_sorted_file_is_not_taken_for_another_files)
 {
     const struct spot number = {"global_seqno", sizeof("global_seqno")};
@@ -416,7 +417,7 @@ static double fetch_cost(const struct scene *scene, struct fr_durable *durable, 
     return (double)(bytes_read() - before) / KEYS;
 }
 
-/* What is ingested without a snapshot of the empty store has sequence number 0. */
+/* Files that are ingested without a snapshot of the empty store have sequence number 0. */
 static bool ingests_as_before;
 
 const rocksdb_snapshot_t *__real_rocksdb_create_snapshot(rocksdb_t *db);
@@ -524,7 +525,7 @@ FR_CASE(too_few_open_files_are_refused_by_name)
     fr_durable_close(scene_open(&scene, false));
 }
 
-static int room_refused; /* by this error; 0: not */
+static int room_refused; /* open fails with this error; 0: it does not */
 
 int __real_posix_fallocate(int fd, off_t offset, off_t size);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t size);

@@ -6,8 +6,8 @@
 
 enum { SLOT = 128, SLOT_DISTANCE = 4096 };
 
-/* Every byte of a file is tried; a sanitizer build, ten times slower, tries one in some (odd: no
- * field is left out). */
+/* Every byte of a file is tried. A sanitizer build, which is ten times slower, tries every n-th
+ * byte; n is odd, so that no field is left out. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { STRIDE = 11 };
 #else
@@ -66,8 +66,8 @@ static enum fr_status refusal(const struct scene *scene, const char *must_say)
 
 /* ---- the tail ---- */
 
-/* Epoch 4 was being written when the power went: its journal bytes are there up to any length, the
- * mark still says 3. */
+/* The power failed while epoch 4 was written: any number of its journal bytes are there, and the
+ * mark still has epoch 3. */
 FR_CASE(a_tail_torn_at_any_byte_of_the_last_record_is_cut_off)
 {
     struct scene scene = make_state(21, 3);
@@ -86,7 +86,7 @@ FR_CASE(a_tail_torn_at_any_byte_of_the_last_record_is_cut_off)
         assert_int_equal(stat(journal, &info), 0);
         assert_int_equal(info.st_size, three.size);
     }
-    append_one(&scene, 4); /* the number is free again, with whatever content */
+    append_one(&scene, 4); /* epoch 4 can be appended again, with any content */
     assert_true(opens_at(&scene, 4));
     fr_buffer_release(&three);
     fr_buffer_release(&mark);
@@ -147,8 +147,8 @@ FR_CASE(a_flipped_byte_anywhere_in_the_journal_is_refused)
 
 /* ---- the mark ---- */
 
-/* Rot in the newest slot must not lose the epoch it named: the journal holds it, so it is kept. Rot
- * in the older one changes nothing. */
+/* Rot in the newest slot must not lose the epoch that the slot names: the journal holds the epoch,
+ * so it is kept. Rot in the older slot changes nothing. */
 FR_CASE(a_flipped_byte_anywhere_in_one_slot_loses_no_durable_epoch)
 {
     struct scene scene = make_state(25, 3);
@@ -184,8 +184,8 @@ FR_CASE(without_a_good_slot_it_refuses)
     fr_buffer_release(&mark);
 }
 
-/* The mark of epoch 4 was being written: any prefix of the slot is new, the rest old. The journal
- * has 4 whole and synced. */
+/* The power failed while the mark of epoch 4 was written: a prefix of the slot is new, the rest is
+ * old. The journal has epoch 4, whole and synced. */
 FR_CASE(a_mark_torn_at_any_byte_gives_the_epoch_before_or_the_one_it_was_to_name)
 {
     struct scene scene = make_state(27, 3);
@@ -406,7 +406,8 @@ FR_CASE(a_record_of_another_history_inside_a_file_is_refused)
     mine.size = end_mine;
     fr_buffer_append(&mine, theirs.data + end_theirs, theirs.size - end_theirs);
     scene_write(path, mine.data, mine.size);
-    replace_part(&scene, "hwm", other.dir); /* its digest of epoch 2 is the one that stands there */
+    /* this mark has another digest of epoch 2 than the journal */
+    replace_part(&scene, "hwm", other.dir);
     assert_int_equal(refusal(&scene, "chain of digests"), FR_E_CORRUPT);
     fr_buffer_release(&mine);
     fr_buffer_release(&theirs);

@@ -97,7 +97,7 @@ FR_CASE(a_savepoint_takes_no_name_twice_and_nothing_unfolded)
     char part[SCENE_PATH + 8], left[SCENE_PATH + 16];
     snprintf(part, sizeof(part), "%s.part", at.dir);
     snprintf(left, sizeof(left), "%s/cold", part);
-    assert_int_equal(mkdir(part, 0700), 0); /* what a crash left */
+    assert_int_equal(mkdir(part, 0700), 0); /* as a crash leaves it */
     assert_int_equal(mkdir(left, 0700), 0);
     take(durable, &at);
     assert_int_not_equal(access(part, F_OK), 0);
@@ -186,7 +186,7 @@ FR_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint)
     assert_int_not_equal(access(other.dir, F_OK), 0);
     char hwm[SCENE_PATH];
     scene_path(&scene, "hwm", hwm);
-    assert_int_equal(unlink(hwm), 0); /* a state that lost its mark is still no place for another */
+    assert_int_equal(unlink(hwm), 0); /* a directory whose state lost its mark is refused, too */
     assert_int_equal(fr_savepoint_restore(at.dir, scene.dir, NULL, NULL, &from, &err), FR_E_EXISTS);
 }
 
@@ -236,7 +236,7 @@ FR_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing)
     char journal[SCENE_PATH];
     scene_path(&scene, "journal", journal);
     scene_remove(journal);
-    /* Folded, but not known to be published: its deltas are lost. */
+    /* Epoch folded, but not known to be published: its deltas would be lost. */
     assert_int_equal(scene_try_open(&scene, NULL, false, &again, &err), FR_E_CORRUPT);
     assert_non_null(strstr(err.text, "missing"));
 }
@@ -366,13 +366,14 @@ FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
         snprintf(marker, sizeof(marker), "%s/restoring", other.dir);
         enum fr_status opened = failed ? scene_try_open(&other, NULL, true, &half, &err) : FR_E_NOT_FOUND;
         if (failed && access(marker, F_OK) == 0 && opened == FR_E_NOT_FOUND) {
-            /* nor does a start without --restore make an empty model of it */
+            /* a start without --restore does not begin an empty model there */
             assert_int_equal(scene_try_open(&other, NULL, false, &half, &err), FR_E_CORRUPT);
             assert_non_null(strstr(err.text, "--restore"));
             refused += 1;
         }
         if (opened == FR_OK) {
-            /* The mark was in place, only its directory's sync failed: then all is there. */
+            /* The mark was in place and only the sync of its directory failed: the state is
+             * whole. */
             assert_true(scene_state_is(&other, half, FOLDED));
             fr_durable_close(half);
             scene_remove(other.dir);
@@ -412,7 +413,8 @@ FR_CASE(a_savepoint_whose_store_cannot_be_opened_is_not_kept)
     fr_durable_close(durable);
 }
 
-/* A state whose cold/CURRENT is damaged anywhere is one, and no file that cannot be opened now. */
+/* A state with a damaged cold/CURRENT is reported as damaged, not as a file that cannot be opened
+ * at the moment. */
 FR_CASE(a_damaged_current_of_the_store_is_a_damaged_state)
 {
     struct scene scene;

@@ -71,7 +71,7 @@ static void assert_same(struct answers a, struct answers b)
     assert_int_equal(a.sum, b.sum);
 }
 
-/* Files of the view that reads have now; 0: there is none. */
+/* Returns the number of sorted files that reads use now; 0: there is no view. */
 static uint32_t files_read(struct fr_durable *durable)
 {
     const struct cold_view *view = fr_cold_files_hold(durable->cold->files);
@@ -205,8 +205,8 @@ FR_CASE(who_asks_for_the_status_lets_go_what_a_compaction_replaced)
     fr_durable_close(durable);
 }
 
-/* All that the store has once more, in a file as versions before wrote it: larger blocks, an index
- * whose keys stand whole, fewer bits of filter. */
+/* Adds all content of the store once more, in a file as older versions wrote it: larger blocks, an
+ * index with whole keys, fewer bits of filter. */
 static void add_as_before(const struct scene *scene, struct fr_durable *durable)
 {
     char path[SCENE_PATH], *text = NULL;
@@ -291,7 +291,8 @@ FR_CASE(hashes_of_one_upper_half_are_found_in_every_block)
     fr_durable_close(durable);
 }
 
-/* Clean pages of a file leave memory; where the system keeps them nothing differs. */
+/* The clean pages of the files are dropped from memory; if the system keeps them, the results are
+ * the same. */
 FR_CASE(rows_that_the_system_has_not_in_memory_are_waited_for)
 {
     struct scene scene = scene_of(6);
@@ -337,7 +338,7 @@ static enum fr_sorted_answer answer_of(const struct fr_sorted_file *file, uint32
     return answer;
 }
 
-/* What a walk over all of a table gives; *sum of its keys and bytes. */
+/* Walks over all entries of a table; *sum is a sum of their keys and bytes. */
 static enum fr_sorted_answer walk_file(const struct fr_sorted_file *file, uint32_t table, uint64_t *sum)
 {
     struct fr_sorted_walk *walk = fr_sorted_walk_new(file, table, 0, UINT64_MAX);

@@ -40,8 +40,8 @@ static void add(struct pair *pair, const struct entry *entry)
     assert_null(text);
 }
 
-/* Keys as rows have them, at random distances; some lie so near that they differ in the last byte
- * only. Values of rows, empty ones, and some larger than a block. */
+/* Adds keys like those of rows, at random distances; some differ in the last byte only. The values
+ * are like those of rows; some are empty, and some are larger than a block. */
 static void add_rows(struct pair *pair, uint64_t seed, size_t n, size_t value_size)
 {
     uint64_t hash = 0;
