@@ -1,4 +1,4 @@
-/* How a unit test is written: cmocka with what it needs before it, and a case or a fixture in one
+/* How a unit test is written: cmocka with the headers that it needs, and a case or a fixture in one
  * line. */
 #ifndef FR_TESTS_CASE_H
 #define FR_TESTS_CASE_H
@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-/* One behaviour. Its name is a sentence; `state` is what the fixture left, where there is one. */
+/* One behaviour. Its name is a sentence; `state` is what the fixture left, if the case has a
+ * fixture. */
 #define FR_CASE(name) static void name(void **state __attribute__((unused)))
 /* The work before or after a case or a program; returns 0 on success. */
 #define FR_FIXTURE(name) static int name(void **state __attribute__((unused)))
@@ -26,7 +27,7 @@
 
 enum { FR_PATIENCE_S = 200 };
 
-/* FR_TEST_CASE='expire_*' runs the cases of these names alone (tests/one). */
+/* FR_TEST_CASE='expire_*' runs only the cases whose names match (tests/one). */
 __attribute__((constructor)) static inline void fr_test_one_case(void)
 {
     const char *name = getenv("FR_TEST_CASE");
@@ -43,7 +44,8 @@ static inline int64_t fr_now_s(void)
 
 enum { FR_TEST_FOLDER = 128 };
 
-/* A new folder for the files of a test, in memory under tests/run (TMPDIR); who asks removes it. */
+/* A new folder for the files of a test, which is in memory under tests/run (TMPDIR). The caller
+ * removes it. */
 static inline void fr_test_folder(char path[FR_TEST_FOLDER])
 {
     const char *place = getenv("TMPDIR");

@@ -28,7 +28,8 @@ rd_kafka_t *__wrap_rd_kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf, cha
     return __real_rd_kafka_new(type, conf, text, size);
 }
 
-/* One was made of the type since `from`; all have the id and are back within a second. */
+/* Expects that a client of the type was made since `from`, and that all clients since then have the
+ * id and reconnect within a second. */
 static inline void expect_recorded(size_t from, rd_kafka_type_t type, const char *id)
 {
     size_t found = 0;

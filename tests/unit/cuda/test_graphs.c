@@ -1,12 +1,13 @@
-/* CUDA graphs: a step of a shape seen before is launched as one, with the arguments it has now; any
- * other is started call by call; both give the same bits. */
+/* CUDA graphs: a step whose shape was seen before is launched as a graph, with its present
+ * arguments; any other step is started call by call. Both give the same bits. */
 #include "ops/backends.h"
 
 #include "shim/shim.h"
 
 enum { N = 3000, M = 12, STEPS = 6 };
 
-static struct fr_device_queue *queue; /* a case has its own: graphs are kept by it */
+/* each case has a queue of its own, because a queue keeps graphs */
+static struct fr_device_queue *queue;
 
 static void open_queue(void)
 {
@@ -50,7 +51,7 @@ static void work_release(struct work *work)
         fr_shim_api()->release(queue, memory[i]);
 }
 
-/* Kernels of another size and address where `offset` is another; the product of `rows` rows is the
+/* Another `offset` gives kernels another size and another address; the product's `rows` decide the
  * shape. */
 static void start(const struct work *work, uint32_t offset, uint32_t rows)
 {
@@ -86,7 +87,7 @@ static struct fr_device_graph_counts counts_now(void)
     return counts;
 }
 
-/* The same step, as a graph and call by call. */
+/* Expects the same results from the same step as a graph and call by call. */
 static void assert_same(const struct work *work, const struct work *other, uint32_t offset, uint32_t rows)
 {
     fr_shim_api()->begin_graph(queue);

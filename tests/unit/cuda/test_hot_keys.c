@@ -1,5 +1,5 @@
-/* Rows' gradients and updates have the processor's bits: short keys, keys of a whole block, and hot
- * ones whose blocks are summed by other warps. */
+/* Rows' gradients and updates have the processor's bits: short keys, keys of a whole block, and
+ * frequent keys, whose blocks are summed by several warps. */
 #include "ops/backends.h"
 
 #include "shim/shim.h"

@@ -1,5 +1,5 @@
-/* The loader: a plug-in that is missing or another's is refused with its reason. The built one,
- * with or without a card: test_plugin.c. */
+/* The loader: a plug-in that is missing, or that belongs to another program, is refused with the
+ * reason. test_plugin.c tests the plug-in that was built, with and without a card. */
 #include "case.h"
 
 #include <string.h>

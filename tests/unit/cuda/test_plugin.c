@@ -1,5 +1,5 @@
-/* The plug-in as nvcc made it: it loads where there is no driver and no card, says so, and where
- * there is a card works with it. Skipped where no toolkit built one. */
+/* The plug-in as nvcc made it: without a driver and a card it loads and reports that there is no
+ * card; with a card it works. The cases are skipped if no toolkit built the plug-in. */
 #include "case.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "cuda/api.h"
 
-/* NULL: the build has no plug-in. */
+/* Returns the plug-in's functions, or NULL if the build has no plug-in. */
 static const struct fr_device_api *load(void)
 {
     const struct fr_device_api *api = NULL;
@@ -34,7 +34,7 @@ FR_CASE(the_plugin_loads_and_says_whether_there_is_a_card)
     assert_true(strlen(err.text) > 9);
 }
 
-/* Kilobytes that lie in memory. */
+/* Returns the resident memory in kilobytes. */
 static long resident(void)
 {
     char line[256];
@@ -56,12 +56,12 @@ FR_CASE(a_plugin_that_is_not_used_takes_its_memory_along)
     long before = resident();
     const struct fr_device_api *api = load();
     if (api->count(&err) > 0)
-        skip(); /* the driver stays */
+        skip(); /* the driver stays loaded */
     long with = resident();
     fr_cuda_unload();
     if (!(resident() - before < (with - before) / 4))
         fail_msg("%ld kB with it, %ld before, %ld after", with, before, resident());
-    fr_cuda_unload(); /* there is none: nothing */
+    fr_cuda_unload(); /* without a plug-in this does nothing */
     assert_non_null(load());
 }
 
@@ -95,7 +95,7 @@ FR_CASE(memory_goes_to_a_card_and_back)
     assert_int_equal(api->finish(queue, &err), FR_OK);
     sent[7] = 0;
     assert_memory_equal(sent, got, sizeof(got));
-    /* a petabyte: refused, and no error of the queue */
+    /* a petabyte is refused, which is no error of the queue */
     assert_null(api->alloc(queue, (size_t)1 << 50));
     assert_int_equal(api->finish(queue, &err), FR_OK);
     api->release(queue, device);

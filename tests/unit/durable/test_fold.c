@@ -62,8 +62,8 @@ FR_CASE(a_fold_of_nothing_is_no_work)
     fr_durable_close(durable);
 }
 
-/* With keep_bytes 1 only the newest epoch is kept: the fold takes it from memory and the others
- * from files. */
+/* keep_bytes 1 keeps only the newest epoch: the fold reads it from memory, the others from
+ * files. */
 FR_CASE(epochs_from_memory_and_from_files_are_the_same_and_fold_alike)
 {
     enum { EPOCHS = 12 };
@@ -428,8 +428,7 @@ FR_CASE(a_fold_that_fills_the_disk_with_its_last_bytes_is_made_again)
 /* WIDE_FOLDS is the number of level-0 files at which a compaction begins (cold_tuning.c). */
 enum { WIDE_KEYS = 48, WIDE = 16 << 10, WIDE_FOLDS = 24 };
 
-/* Appends the same keys in every epoch, so that every file of level 0 has to be merged with the
- * others. */
+/* Appends the same keys in every epoch, so that all files of level 0 have to be merged. */
 static void append_wide(struct fr_durable *durable, uint64_t e)
 {
     struct fr_stage stage;

@@ -21,7 +21,7 @@ static uint64_t next(uint64_t *state)
 
 static uint64_t hash_of(uint32_t key)
 {
-    return fr_fmix64(key + 1) >> 4; /* all of shard 0 */
+    return fr_fmix64(key + 1) >> 4; /* all keys are of shard 0 */
 }
 
 /* Zipf of exponent 1: the rank's logarithm is uniform. */
@@ -37,8 +37,8 @@ struct errors {
     uint64_t keys, over, false_admissions;
 };
 
-/* A stream of n occurrences over a sketch of `bytes`; false admissions: at 3, of keys that came
- * less. */
+/* A stream of n occurrences over a sketch of `bytes`; false admissions are those at a count of 3 of
+ * keys that came less often. */
 static struct errors measure(uint64_t bytes, uint32_t universe, uint64_t n, bool zipf)
 {
     struct fr_sketch sketch;

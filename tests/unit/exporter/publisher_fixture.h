@@ -10,7 +10,7 @@
 
 enum { STEP_MS = 50 };
 
-/* Of a case: a topic, a durable state, the publisher last made. */
+/* What a case has: a topic, a durable state, and the newest publisher. */
 static const char *brokers;
 static char topic[64];
 static struct fixture f;
@@ -26,8 +26,8 @@ FR_FIXTURE(close_state)
     return 0;
 }
 
-/* In place of the one before, as after a restart; of the case's state and topic but where `options`
- * names others. */
+/* Makes a publisher in place of the previous one, as after a restart. It has the case's state and
+ * topic unless `options` names others. */
 static inline void make_publisher(struct fr_publisher_options options)
 {
     options.durable = options.durable ? options.durable : f.durable;
@@ -41,7 +41,7 @@ static inline void make_publisher(struct fr_publisher_options options)
     assert_int_equal(fr_publisher_new(&options, &publisher, &err), FR_OK);
 }
 
-/* A broker that does not answer is asked again, as the daemon does. */
+/* Repeats the check while the broker does not answer, as the daemon does. */
 static inline enum fr_status check_until_answered(void)
 {
     enum fr_status checked = FR_E_UNAVAILABLE;
@@ -57,7 +57,7 @@ static inline void check_ok(void)
         fail_msg("%s", err.text);
 }
 
-/* All that is durable, as the daemon does when nothing is held back. */
+/* Offers all that is durable, as the daemon does when nothing is held back. */
 static inline void offer_all(void)
 {
     struct fr_durable_status durable;
@@ -65,7 +65,7 @@ static inline void offer_all(void)
     fr_publisher_offer(publisher, durable.epoch);
 }
 
-/* The journal notes what is acknowledged, as the daemon has it do. */
+/* Steps until `acked` is acknowledged, and notes it in the journal, as the daemon does. */
 static inline void step_until(uint64_t acked)
 {
     FR_UNTIL (status.acked >= acked) {

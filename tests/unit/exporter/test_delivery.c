@@ -3,8 +3,8 @@
  * takes any sequence number: a request after a refused one succeeds, and both are reported. */
 #include "mock_broker.h"
 
-/* So long the refusal takes: the requests after it are sent meanwhile, or it is tried with twice
- * the time. */
+/* REFUSAL_MS is how long a refusal takes. The next requests must be sent meanwhile; if they are
+ * not, the case is repeated with twice the time. */
 enum { PRODUCE_API_KEY = 0, REFUSAL_MS = 500, REFUSAL_MS_MAX = 16000 };
 
 FR_FIXTURE(open_state)
@@ -40,8 +40,8 @@ static rd_kafka_t *reader_new(void)
 
 struct end {
     uint64_t epoch; /* of the partition's last record */
-    bool commit;    /* it is one */
-    bool whole;     /* and its pieces lie before it, from 0 on */
+    bool commit;    /* the partition's last record is a commit */
+    bool whole;     /* all of its pieces lie before it, from 0 on */
 };
 
 static struct end read_end(int32_t partition)
@@ -74,8 +74,8 @@ static struct end read_end(int32_t partition)
     return end;
 }
 
-/* All is handed over, the epoch's commits are there, and librdkafka says that all landed; how many
- * partitions lack no piece. */
+/* Sends all records until the epoch's commits are there and librdkafka has reported all of them as
+ * delivered. Returns the number of partitions that lack no piece. */
 static uint32_t hand_over(uint64_t epoch)
 {
     (void)!fr_publisher_step(publisher, 0, &err);
@@ -115,7 +115,8 @@ FR_CASE(a_record_that_only_a_later_one_acknowledges_is_sent_again)
                                                                       RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, ms),
                          0);
         whole = hand_over(epoch);
-        if (whole == FIXTURE_PARTITIONS) /* the refused request went again before the next one */
+        /* the refused request was sent again before the next one */
+        if (whole == FIXTURE_PARTITIONS)
             step_until(epoch);
     }
     assert_int_equal(whole, FIXTURE_PARTITIONS - 1);

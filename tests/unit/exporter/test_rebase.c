@@ -6,7 +6,7 @@
 
 enum { ROWS = 300 };
 
-static struct fr_publisher_options more; /* of the backlog; of the publisher made next */
+static struct fr_publisher_options more; /* options of the next publisher */
 
 /* Five epochs, folded; the journal keeps the newest only, as after they were acknowledged. */
 FR_FIXTURE(open_state)
@@ -43,9 +43,9 @@ static void publish(void)
 
 struct counted {
     uint64_t rows, commits, models, dense, epoch;
-    float value; /* the first of the last row */
+    float value; /* the first value of the last row */
     uint32_t pieces[FIXTURE_PARTITIONS];
-    uint32_t records, most; /* most: then it stops */
+    uint32_t records, most; /* most: the reader stops after this number */
     bool produces;
 };
 
@@ -119,7 +119,8 @@ FR_CASE(a_whole_state_has_every_row_once_and_is_the_same_after_later_folds)
     fr_export_full_close(full);
 }
 
-/* What is folded was asked for before a later fold, whose trim took the epoch after it. */
+/* The folded epoch was asked for before a later fold, and the trim of that fold removed the epoch
+ * after it. */
 FR_CASE(the_head_that_goes_with_a_fold_is_asked_for_again_after_a_later_one)
 {
     struct fr_buffer head = {0};
@@ -211,8 +212,8 @@ FR_CASE(on_loss_stop_says_how_to_go_on)
     assert_non_null(strstr(err.text, "export.on_loss: rebase"));
 }
 
-/* Of a merged epoch that another process began replicas may hold pieces: the next is a later
- * one. */
+/* Replicas may hold pieces of a merged epoch that another process began, so the next merged epoch
+ * is of a later epoch. */
 FR_CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch)
 {
     struct fr_export_full *full;
@@ -233,7 +234,7 @@ FR_CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch)
     assert_int_equal(status.topic.begin, 6);
 }
 
-/* The report of a piece may have been one without offset, which a kill lets nobody know. */
+/* The delivery report of a piece may have had no offset, and after a kill nobody can know. */
 FR_CASE(a_whole_state_that_was_not_noted_as_acknowledged_is_made_again_of_a_later_epoch)
 {
     append(&f, 20);
@@ -336,13 +337,13 @@ FR_CASE(a_snapshot_behind_which_no_epoch_comes_is_not_told)
     step_idle(5);
     assert_int_equal(status.records, 0);
     assert_int_equal(status.acked, 0);
-    rewinding.answer = FR_E_NOT_FOUND; /* none will come */
+    rewinding.answer = FR_E_NOT_FOUND; /* no snapshot will come */
     step_until(5);
     assert_int_equal(status.rebases, 1);
     assert_int_equal(status.rewinds, 0);
 }
 
-/* Of a rewind that was not acknowledged replicas may hold pieces, and so may those of another
+/* Replicas may hold pieces of a rewind that was not acknowledged, or of a rewind of another
  * state. */
 FR_CASE(a_rewind_that_a_kill_cut_off_is_made_again_in_another_timeline)
 {
@@ -357,7 +358,8 @@ FR_CASE(a_rewind_that_a_kill_cut_off_is_made_again_in_another_timeline)
     }
     step_until(6);
     char begin[FR_TEST_FOLDER + 16];
-    snprintf(begin, sizeof(begin), "%s/delta.begin", f.dir); /* as if it had not come to that */
+    /* as if the file had not been written yet */
+    snprintf(begin, sizeof(begin), "%s/delta.begin", f.dir);
     assert_int_equal(remove(begin), 0);
     rewinding.answer = FR_AGAIN;
     publish();

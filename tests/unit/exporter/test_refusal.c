@@ -1,4 +1,5 @@
-/* A topic that takes no record of some size (status.refused), on librdkafka's embedded broker. */
+/* A topic that refuses records above some size (status.refused), on librdkafka's embedded
+ * broker. */
 #include "mock_broker.h"
 
 enum { PRODUCE_API_KEY = 0 };
@@ -10,11 +11,12 @@ FR_FIXTURE(open_state)
     return fixture_open(&f, "ctr");
 }
 
-/* The limit may be raised by a restart of the broker; a drain that ends meanwhile waited for it. */
+/* A restart of the broker may raise the limit; a drain that ends before that was waiting for the
+ * broker. */
 FR_CASE(a_refusal_is_the_reason_until_something_else_is)
 {
     append(&f, 20);
-    make_publisher((struct fr_publisher_options){.create = true}); /* a request at a time */
+    make_publisher((struct fr_publisher_options){.create = true}); /* one request at a time */
     check_ok();
     offer_all();
     for (int i = 0; i < 20; i++)

@@ -178,7 +178,8 @@ FR_CASE(a_damaged_snapshot_does_not_pass)
     fr_manifest_release(&manifest);
 }
 
-/* What stood under the name and reads for nobody makes way, and is in no later one's way. */
+/* A directory under the snapshot's name that no reader accepts is replaced, and does not hinder
+ * later snapshots. */
 FR_CASE(a_directory_that_does_not_read_is_replaced)
 {
     struct fr_snapshot first = taken(), again = {0};
@@ -193,14 +194,14 @@ FR_CASE(a_directory_that_does_not_read_is_replaced)
     assert_int_equal(fr_snapshot_write(&how, &again, &err), FR_OK);
     assert_int_not_equal(access(path_of("ctr-1-3.old.part"), F_OK), 0);
     assert_int_not_equal(access(path_of("ctr-1-3.part"), F_OK), 0);
-    /* one of a later version is somebody's */
+    /* a snapshot of a later version must not be replaced */
     assert_int_equal(fr_file_replace(fr_disk_system(), manifest, "{\"v\":2}", 7, &err), FR_OK);
     assert_int_equal(fr_snapshot_write(&how, &again, &err), FR_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "format 2"));
     assert_int_equal(access(manifest, F_OK), 0);
 }
 
-/* No reader would take it: nobody is to find it. */
+/* No reader would accept the snapshot, so it must not get its name. */
 FR_CASE(what_does_not_read_back_gets_no_name)
 {
     struct fr_snapshot snapshot = {0};
@@ -210,7 +211,7 @@ FR_CASE(what_does_not_read_back_gets_no_name)
     assert_non_null(strstr(err.text, "replicas could not read its manifest"));
     assert_int_not_equal(access(path_of("ctr-1-3"), F_OK), 0);
     assert_int_not_equal(access(path_of("ctr-1-3.part"), F_OK), 0);
-    snapshot = taken(); /* nothing of it is in the way */
+    snapshot = taken(); /* the failed attempt left nothing behind */
 }
 
 FR_CASE(what_has_the_name_of_a_snapshot_and_does_not_read_is_listed_with_the_reason)
@@ -299,7 +300,7 @@ FR_CASE(snapshots_are_listed_from_the_oldest_by_number)
     assert_int_equal(fr_snapshot_list(folder, &all, &n, &err), FR_OK);
     assert_int_equal(n, 9);
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(all[i].epoch, 3 + i); /* 10 and 11 behind 9 */
+        assert_int_equal(all[i].epoch, 3 + i); /* 10 and 11 come after 9 */
     free(all);
 }
 

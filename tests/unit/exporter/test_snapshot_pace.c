@@ -17,8 +17,8 @@ static struct scene begin(void)
     return scene;
 }
 
-/* A piece of `own` processor time in `elapsed`, while the rest of the process takes `others`.
- * Returns how long the next has to wait, and waits. */
+/* Takes `own` processor time in `elapsed`, while the rest of the process takes `others`. Returns
+ * how long the thread has to wait, and advances the clock by it. */
 static double piece(struct scene *scene, double elapsed, double own, double others)
 {
     scene->now.mono_ns += (uint64_t)(elapsed * MS);

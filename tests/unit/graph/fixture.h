@@ -47,7 +47,7 @@ static inline void fx_init(struct fixture *fx, uint32_t vocabulary)
     fx->vocabulary = vocabulary;
     fx->conf.seed = 1;
     fx->conf.chunk_rows = FR_CHUNK_ROWS;
-    /* a unit of time of the layers: their gradients are sums as they are */
+    /* a layer's unit is one sample, so that gradients of layers are sums */
     fx->conf.ingest.batch_size = 1;
     fx->conf.tables = fx->tables;
     fx->conf.slots = fx->slots;
@@ -72,7 +72,7 @@ static inline void fx_load(struct fixture *fx, uint32_t vocabulary, const char *
     fx->conf = *fx->loaded;
     fx->conf.ingest.batch_size = 1;
     for (uint32_t t = 0; t < fx->conf.n_tasks; t++)
-        fx->conf.tasks[t].bias_from_labels = false; /* which no gradient says */
+        fx->conf.tasks[t].bias_from_labels = false; /* a bias that labels move is no gradient */
     assert_true(fx->conf.n_tables <= FX_SLOTS && fx->conf.n_slots <= FX_SLOTS);
 }
 
@@ -195,8 +195,8 @@ static inline struct fr_graph *fx_graph(struct fixture *fx, const struct fr_ops 
     return fr_graph_new(&options);
 }
 
-/* As if enough samples had been counted: standardized slots give numbers from the first batch
- * on. */
+/* Sets the counts as if enough samples had been counted, so that standardized slots give numbers
+ * from the first batch on. */
 static inline void fx_count_enough(struct fr_graph *graph)
 {
     for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
@@ -334,8 +334,8 @@ static inline void fx_resolve(struct fixture *fx)
 
 /* ---- batches ---- */
 
-/* Memory and what every sample has; labels follow a rule of the first sparse id, so that there is
- * something to learn. */
+/* Allocates the batch and fills what every sample has. Labels follow from the first sparse id, so
+ * that there is something to learn. */
 static inline void fx_begin_batch(struct fixture *fx, uint32_t n, uint32_t n_groups)
 {
     fx_batch_release(fx);
@@ -580,7 +580,8 @@ static inline struct fr_parameter *fx_parameter(struct fr_graph *graph, const ch
     return NULL;
 }
 
-/* Everything a batch may change: parameters (statistics too), state, rows with theirs. */
+/* Hash of everything a batch may change: parameters (statistics too), their state, rows and the
+ * state of rows. */
 static inline uint64_t fx_hash(const struct fixture *fx, struct fr_graph *graph)
 {
     struct fr_buffer bytes = {0};

@@ -11,7 +11,7 @@ static bool is_fresh(uint64_t key)
     return key % 5 == 1;
 }
 
-/* With `gone` the rows do not exist at all, else only the forward pass lacks them. */
+/* With `gone` the rows do not exist at all; otherwise only the forward pass lacks them. */
 static void make_fresh(struct fixture *fx, bool gone)
 {
     for (uint32_t t = 0; t < fx->rows.n_tables; t++) {
@@ -73,8 +73,8 @@ static bool pooled_somewhere(const struct fixture *fx, uint64_t key)
     return false;
 }
 
-/* Rows that are not fresh: as if the fresh ones did not exist. Fresh ones: trained where a vector
- * read them, and not a bit of them by masked steps. */
+/* Rows that are not fresh must be as if the fresh rows did not exist. Fresh rows must be trained by
+ * vectors that read them, and masked steps must not change a bit of them. */
 static void compare_rows(const char *name, const struct pass *made, const struct pass *gone)
 {
     const struct fixture *a = &made->fx, *b = &gone->fx;
@@ -139,8 +139,8 @@ static const char *const read_twice = NX_HEAD "network:\n"
                                               "  - {name: click, label: click, logit: out}\n"
                                               "  - {name: buy, label: buy, logit: pooled}\n";
 
-/* In a group as in its expanded form a masked step counts what trains through the pooling, and no
- * more: sgd of a rate of 1 is damped by it. */
+/* A masked step counts only the samples that train through the pooling, in a group as in its
+ * expanded form. The test sees this in sgd with a rate of 1, which the count damps. */
 FR_CASE(what_a_masked_step_counts_is_the_same_in_groups)
 {
     struct fixture fx[2];

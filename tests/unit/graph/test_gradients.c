@@ -13,7 +13,7 @@ struct difference {
     double error, size;
 };
 
-/* A graph that only measures. */
+/* A graph that only measures losses. */
 struct meter {
     struct fr_graph *graph;
     const struct fixture *fx;
@@ -29,7 +29,7 @@ static void set_rates(struct fixture *fx, float lr)
             fx->conf.tables[t].parts[p].optimizer = fx_optimizer(FR_OPT_SGD, lr);
 }
 
-/* What gradients are the slopes of: the sum, where fr_graph_train's is a mean. */
+/* Returns the loss whose slopes the gradients are: a sum, where fr_graph_train returns a mean. */
 static double step(struct fr_graph *graph, const struct fixture *fx)
 {
     double loss = 0.0;
@@ -97,7 +97,7 @@ static void assert_close(const char *network, const char *what, const struct dif
         fail_msg("%s, %s: squared error %g of %g", network, what, d->error, d->size);
 }
 
-/* A layer no loss reaches. Nothing else: a softmax's scores have no bias. */
+/* Only a layer that no loss reaches has no gradient; a softmax's scores have no bias. */
 static bool expects_no_gradient(const char *name)
 {
     return strncmp(name, "spare", 5) == 0;
@@ -138,8 +138,8 @@ static void check_rows(const char *network, struct meter *meter, const struct fi
     }
 }
 
-/* Rows of +-1 instead of +-0.2 and larger kernels: every parameter's gradient is to stand out of
- * rounding. */
+/* Rows of +-1 instead of +-0.2 and larger kernels: every parameter's gradient must be larger than
+ * rounding errors. */
 static void enlarge(struct fixture *fx)
 {
     for (uint32_t l = 0; l < fx->conf.n_layers; l++)
@@ -149,8 +149,8 @@ static void enlarge(struct fixture *fx)
             fx->row_memory[t][i] *= 5.0f;
 }
 
-/* What one step at rate `lr` takes from the rows, which get their values back; returns the graph
- * that made it. */
+/* Computes what one step at rate `lr` takes from the rows, and restores the rows. Returns the graph
+ * that made the step. */
 static struct fr_graph *step_rows(struct fixture *fx, const struct fr_ops *ops, float lr, float **moved)
 {
     set_rates(fx, lr);
@@ -173,8 +173,8 @@ static struct fr_graph *step_rows(struct fixture *fx, const struct fr_ops *ops, 
     return graph;
 }
 
-/* The summed gradients of rows behind two damped steps, lr s / (1 + lr k / 4): at rates 1 and 1/8 s
- * is 7 d D / (d - D), whatever k. */
+/* Computes the summed gradients of rows from two damped steps, lr s / (1 + lr k / 4): at rates 1
+ * and 1/8 s is 7 d D / (d - D), whatever k. */
 static void undamp(const struct fixture *fx, float **gradients, float **slow)
 {
     for (uint32_t t = 0; t < fx->conf.n_tables; t++) {
@@ -334,7 +334,7 @@ FR_CASE(nothing_behind_a_stop_is_trained)
 {
     struct fixture fx;
     fx_load(&fx, 12, BEHIND_STOP);
-    fx.conf.dense_optimizer.l2 = 0.1f; /* would shrink what is trained */
+    fx.conf.dense_optimizer.l2 = 0.1f; /* l2 would shrink what is trained */
     fx_make_rows(&fx, 11);
     fx_make_batch(&fx, 60, 3, false, 23);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Learning state of the graph: parameters' names and first values, schedules, optimizers per layer
- * and part, restoring, and batches that must leave no trace. */
+/* The learning state of a graph: names and first values of parameters, schedules, optimizers per
+ * layer and part, restoring, and batches that must leave no trace. */
 #include "fixture.h"
 
 #include "networks.h"
@@ -215,8 +215,8 @@ FR_CASE(initializers_have_their_spread)
 
 /* ---- schedules ---- */
 
-/* A bias alone (its input is 0) under mse against 0: b <- b (1 - rate). And a row read with weight
- * 1 in the same way. */
+/* Only a bias trains (its input is 0), by mse against 0: b <- b (1 - rate). A row that is read with
+ * weight 1 trains in the same way. */
 static void make_decay_world(struct fixture *fx)
 {
     fx_init(fx, 1);
@@ -333,7 +333,7 @@ FR_CASE(every_layer_may_have_its_own_optimizer)
     size_t moved[2] = {0};
     for (size_t i = 0; i < n; i++) {
         double g = gradient[i], expected = i < of_h ? 0.25 * g : 0.1 * g / (fabs(g) + 1e-8);
-        if (fabs(g) < 2e-5) /* the difference of two floats says too little about it */
+        if (fabs(g) < 2e-5) /* too small for the difference of two floats */
             continue;
         moved[i < of_h]++;
         if (!(fabs(got[i] - expected) <= 1e-6 + 2e-3 * fabs(expected)))
@@ -551,7 +551,7 @@ FR_CASE(a_refused_batch_leaves_every_bit)
     }
 }
 
-/* A number that no logit shows: relu hides it, the statistics would not. */
+/* No logit shows this number, because relu hides it; the statistics would take it in. */
 FR_CASE(statistics_that_are_not_finite_refuse_the_batch)
 {
     struct fixture fx;

@@ -1,6 +1,7 @@
-/* Ranking tasks against brute force in double: every pair by its definition; beyond the bound the
- * pairs that the order of labels and fr_pair_partner give, whose loss is near that of all. Each
- * sample reads a row of its own, so that a step of sgd shows its gradient. */
+/* Ranking tasks against brute force in double, with every pair by its definition. Beyond the
+ * bound only the pairs are taken that the order of labels and fr_pair_partner give; their loss
+ * is near that of all pairs. Each sample reads a row of its own, so that a step of sgd shows its
+ * gradient. */
 #include "fixture.h"
 #include "networks.h"
 
@@ -146,7 +147,7 @@ FR_CASE(pairs_and_their_gradients_are_those_of_brute_force)
         assert_true(got->pairs == e->pairs && got->samples == e->samples && e->pairs > 2 * BOUND);
         assert_true(fabs(got->sum - e->loss) <= 1e-6 * e->loss);
         assert_true(fabs(loss - e->loss / (double)e->samples) <= 1e-6 * loss);
-        /* what is left out is like what is not */
+        /* the pairs that are left out are like those that are taken */
         assert_true(fabs(e->loss - e->all_loss) <= 0.01 * e->all_loss);
         double error = 0.0, size = 0.0;
         for (uint32_t i = 0; i < SAMPLES; i++) {
@@ -183,7 +184,7 @@ FR_CASE(pairs_give_the_same_bits_with_any_number_of_workers)
     }
 }
 
-/* Groups without an entry, and samples of no group's pairs: none of them counts. */
+/* Neither groups without pairs nor samples that are in no pair count. */
 FR_CASE(only_samples_that_stand_in_a_pair_count)
 {
     struct fixture fx;

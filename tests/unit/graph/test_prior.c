@@ -15,7 +15,7 @@ enum { CLICK, BUY, SAMPLES = 150, FOLLOWED = 1000 /* labels: FR_PRIOR_SAMPLES */
             "    - {name: out, add: [wide, deeper]}\n"                                                                 \
             "    - {name: y, dense: price, units: 1}\n"
 
-/* Labels and weights alone move anything when `lr` is next to nothing. */
+/* When `lr` is next to nothing, only labels and weights change parameters. */
 static struct fr_graph *make_graph(struct fixture *fx, const char *text, float lr)
 {
     fx_load(fx, 40, text);
@@ -58,8 +58,8 @@ static double odds_of(const struct seen *seen)
     return log((seen->positives + 0.5) / (seen->weight - seen->positives + 0.5));
 }
 
-/* Through `add`, at any depth, its first argument with a bias; weights count. What moved it
- * otherwise stays. */
+/* Through `add`, at any depth, the bias is that of the first argument with one; weights of samples
+ * count. Changes by training stay in it. */
 FR_CASE(the_bias_follows_the_log_odds_of_the_first_labels)
 {
     struct fixture fx;
@@ -92,7 +92,7 @@ FR_CASE(the_bias_follows_the_log_odds_of_the_first_labels)
     fx_release(&fx);
 }
 
-/* Whether the bias of z, of y moves when only labels can move it. */
+/* Expects whether the bias of z, and that of y, changes when only labels can change it. */
 static void expect_moves(const char *tasks, bool z, bool y)
 {
     char text[4096];

@@ -6,8 +6,8 @@
 
 enum { CLICK, BUY, VOCABULARY = 30, USER = 0, ITEM = 1 };
 
-/* `trunk` serves both tasks, `a` that of clicks; `b`, `c` and all rows of `item` that of purchases.
- * No number of `c` depends on the trunk. */
+/* `trunk` serves both tasks, `a` serves the task of clicks, and `b`, `c` and all rows of `item`
+ * that of purchases. No number of `c` depends on the trunk. */
 static const char towers[] = NX_HEAD "network:\n"
                                      "  layers:\n"
                                      "    - {name: trunk, dense: [user_id, price], units: 3, activation: tanh}\n"
@@ -123,8 +123,8 @@ FR_CASE(a_task_without_labels_leaves_its_layers_states_and_rows)
         }
 }
 
-/* dice keeps moments that nobody sees: so a batch later it must be as if the masked one had never
- * been. */
+/* dice keeps moments that are not published, so they are compared one batch later, when everything
+ * must be as if the masked batch had never been. */
 FR_CASE(dice_forgets_nothing_in_a_batch_that_says_nothing_to_it)
 {
     float mean[2][3], variance[2][3];
@@ -149,8 +149,8 @@ FR_CASE(dice_forgets_nothing_in_a_batch_that_says_nothing_to_it)
     assert_memory_equal(variance[0], variance[1], sizeof(variance[0]));
 }
 
-/* How many samples a parameter was stepped for: behind u64 values and u32 optimizer in its
- * state. */
+/* Returns the number of samples that a parameter was stepped for, which is after u64 values and u32
+ * optimizer in its state. */
 static uint64_t age_of(struct fr_graph *graph, const char *name)
 {
     struct fr_buffer bytes = {0};
@@ -202,8 +202,7 @@ FR_CASE(adam_is_as_old_as_the_samples_of_its_own_losses)
     fx_release(&fx);
 }
 
-/* A shared entry stands for the samples of its group: those trained through one reader or another,
- * each once. */
+/* A shared entry counts each sample of its group once that one of its readers trains. */
 FR_CASE(an_occurrence_counts_what_any_of_its_readers_trains)
 {
     struct fixture fx;

@@ -25,7 +25,7 @@ static double step(struct fr_graph *graph, const struct fixture *fx)
     return loss;
 }
 
-/* What a step did. */
+/* The result of a step. */
 struct outcome {
     double loss;
     struct fr_buffer logits, changes, statistics; /* floats */
@@ -115,7 +115,7 @@ FR_CASE(groups_give_the_numbers_of_the_expanded_form)
             assert_same_outcome(&nx_networks[i], 300, masks[m]);
 }
 
-/* Sums over the kernel's rows then run in the same order. */
+/* If the shared columns are read first, sums over the kernel's rows run in the same order. */
 FR_CASE(what_is_shared_read_first_gives_the_same_bits)
 {
     if (!fr_ops_cpu()->rows_independent)
@@ -214,7 +214,7 @@ static void snapshot_release(struct snapshot *s)
     fr_buffer_release(&s->statistics);
 }
 
-/* What was computed for earlier batches, larger or smaller, does not show. */
+/* The buffers of earlier batches, larger or smaller, have no effect. */
 FR_CASE(an_earlier_batch_leaves_nothing_behind)
 {
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
@@ -370,7 +370,7 @@ FR_CASE(a_group_without_a_trained_sample_does_not_touch_its_rows)
     fx_release(&fx);
 }
 
-/* Logits are those of serving, before the step and without masks. */
+/* The logits are those that serving gives: from before the step, and without masks. */
 FR_CASE(dropout_leaves_the_served_logits)
 {
     const struct network *network = &nx_networks[FR_ARRAY_LEN(nx_networks) - 1];

@@ -1,5 +1,5 @@
-/* Rows summed where they lie (sums.c): the bits are those of the nodes it stands for, in every
- * form, and what a refusal is blamed on is the same. */
+/* Rows summed in place (sums.c): the bits are those of the nodes that this replaces, in every form,
+ * and a refusal names the same samples. */
 #include "../../../trainer/graph/passes.h"
 #include "fixture.h"
 
@@ -51,7 +51,7 @@ static const struct summed networks[] = {
                                                               "    - {name: h, mlp: [sum, pairs, c, d, price], units: [7]}\n"
                                                               "    - {name: out, dense: h, units: 1}\n",
      1},
-    /* nothing to sum where it lies */
+    /* no sum can be made in place */
     {"a row read twice",
      SUMS_HEAD("{dim: 8, optimizer: {sgd: {lr: 0.1}}}") SUM
      "    - {name: h, mlp: [sum, a], units: [7]}\n    - {name: out, dense: h, units: 1}\n",
@@ -66,7 +66,7 @@ static const struct summed networks[] = {
 
 enum { VOCABULARY = 150 };
 
-/* Those that this batch made are absent. */
+/* Marks rows that this batch made as absent from the forward pass. */
 static void serve(struct fixture *fx)
 {
     struct fr_table_rows *table = &fx->rows.tables[0];
@@ -103,7 +103,7 @@ static void train(const struct summed *network, const struct fr_ops *ops, struct
     for (uint32_t i = 0; i < 8; i++) {
         bool single = i % 3 != 2;
         fx_make_batch(&fx, sizes[i % 4], single ? 1 : 3, i == 5, 70 + i);
-        if (i > 0) /* of the first all samples are trained */
+        if (i > 0) /* all samples of the first batch are trained */
             fx_vary_roles(&fx);
         if (i % 2 == 1)
             serve(&fx);

@@ -27,7 +27,7 @@ FR_CASE(the_number_of_workers_does_not_change_a_bit)
     const struct fr_ops *all[] = {fr_ops_cpu(), fr_ops_openblas(), fr_reference_ops(), fr_ops_bf16_dot(),
                                   fr_ops_bf16_tiles()};
     for (size_t b = 0; b < FR_ARRAY_LEN(all); b++) {
-        if (!all[b]) /* not on this processor */
+        if (!all[b]) /* this processor does not have the backend */
             continue;
         uint64_t alone = train_three(all[b], 0, FR_OPT_ADAGRAD);
         for (size_t workers = 1; workers <= 3; workers++)
@@ -314,7 +314,7 @@ FR_CASE(numbers_that_are_not_finite_are_refused_and_nothing_changes)
     fx_release(&fx);
 }
 
-/* Dense inputs alone, no table at all: only the kernels' gradients are there to be checked. */
+/* Dense inputs alone, no table at all: the check sees the kernels' gradients only. */
 FR_CASE(kernel_gradients_that_overflow_are_refused)
 {
     struct fixture fx;
@@ -334,7 +334,7 @@ FR_CASE(kernel_gradients_that_overflow_are_refused)
     fx_release(&fx);
 }
 
-/* A wide part alone: no dense gradient in sight, only coefficients times the logit's gradient. */
+/* Only a wide part: there are no dense gradients, only coefficients times the logit's gradient. */
 FR_CASE(row_gradients_that_overflow_are_refused)
 {
     struct fixture fx;
@@ -366,7 +366,8 @@ FR_CASE(a_state_goes_on_under_an_optimizer_of_the_same_state_only)
         enum fr_status status;
     } pairs[] = {{FR_OPT_ADAM, FR_OPT_ADAMW, FR_OK},
                  {FR_OPT_ADAMW, FR_OPT_ADAM, FR_OK},
-                 {FR_OPT_ADAM, FR_OPT_FTRL, FR_E_MISMATCH}, /* as many numbers */
+                 /* the states have equally many numbers */
+                 {FR_OPT_ADAM, FR_OPT_FTRL, FR_E_MISMATCH},
                  {FR_OPT_ADAGRAD, FR_OPT_RMSPROP, FR_E_MISMATCH},
                  {FR_OPT_ADAGRAD, FR_OPT_MOMENTUM, FR_E_MISMATCH},
                  {FR_OPT_SGD, FR_OPT_ADAM, FR_E_MISMATCH}};

@@ -100,7 +100,7 @@ static bool part_is_zero(const struct fixture *fx, uint32_t t, uint32_t p)
     return zero;
 }
 
-/* Any kernel of the layer is nothing but zeros. */
+/* Returns whether one of the layer's kernels has only zeros. */
 static bool layer_is_zero(const struct fixture *fx, struct fr_graph *graph, uint32_t l)
 {
     char prefix[FR_NAME_MAX + 2];
@@ -116,7 +116,8 @@ static bool layer_is_zero(const struct fixture *fx, struct fr_graph *graph, uint
     return any;
 }
 
-/* After training: what was found is zero, what was not found and is read is not. */
+/* After training, layers that were found are zero, and layers that were not found and are read are
+ * not. */
 static void compare_with_training(struct fixture *fx, struct fr_graph *graph, const struct answer *answer)
 {
     struct fr_graph_stuck found[FOUND_MAX];

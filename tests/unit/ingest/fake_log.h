@@ -30,14 +30,14 @@ struct log_record {
 };
 
 struct log_partition {
-    uint32_t n, available; /* records; of them, what a poll may give now */
+    uint32_t n, available; /* records; available: how many of them a poll may give now */
     struct log_record records[LOG_RECORDS];
     int64_t low, high; /* high may lie beyond the last record: markers */
     int64_t begun;     /* offset asked last; -1: not read */
     uint32_t next;     /* index of the next record to give */
-    uint32_t fetched;  /* records that the reader has, whatever the log lost since */
+    uint32_t fetched;  /* records that the reader has, even if the log lost them since */
     bool end_told, reset_told, gone, denied;
-    bool absent;       /* with `gone`: its topic */
+    bool absent;       /* with `gone`: its topic is gone, too */
     int64_t open_from; /* first offset of an open transaction; 0: there is none */
 };
 
@@ -48,7 +48,7 @@ struct fake_log {
     struct log_partition partitions[LOG_PARTITIONS];
     bool absent, down;
     bool of_broker;             /* the timestamps */
-    uint32_t duplicates;        /* give so many records below the offset that was asked */
+    uint32_t duplicates;        /* number of records to give that lie before the requested offset */
     uint32_t n_held;            /* events not released */
     uint32_t questions, checks; /* of offsets and marks; of all that is read */
     int64_t committed;
@@ -142,7 +142,8 @@ static inline void log_give(struct fake_log *log, uint32_t partition, const stru
                             struct fr_source_event *out)
 {
     log->n_held++;
-    /* A copy that ends with the release, so that a late reader is seen by the address sanitizer. */
+    /* The record is a copy that is freed at its release, so that the address sanitizer finds a late
+     * reader. */
     size_t size = record->size ? record->size : strlen(record->value);
     char *value = memcpy(fr_alloc(1, size + 1), record->value, size);
     *out = (struct fr_source_event){

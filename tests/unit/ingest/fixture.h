@@ -20,7 +20,7 @@ struct fake_dead {
     uint32_t n;
     bool full;
     bool withheld;
-    bool forget; /* there may be more than LETTERS: the last one is kept */
+    bool forget; /* there may be more than LETTERS letters, of which the last one is kept */
     uint64_t acknowledged, made;
     struct {
         char topic[FR_TOPIC_MAX];
@@ -35,7 +35,7 @@ struct fake_dead {
 enum { LOG_ORIGINS = 64 };
 
 struct service {
-    struct service *next; /* made before it in this case */
+    struct service *next; /* the service made before this one in the case */
     struct fr_conf *conf;
     struct fake_log log;
     struct fake_dead dead;
@@ -135,7 +135,7 @@ static inline struct fr_conf *conf_of(const char *ingest)
     return conf;
 }
 
-/* Those of the case that runs; its teardown, drop_services, frees them. */
+/* The services of the case that runs; its teardown, drop_services, frees them. */
 static struct service *services;
 
 static inline struct service *service_new(const char *ingest, uint32_t n_partitions)
@@ -186,7 +186,7 @@ static inline enum fr_status keep_ends(void *self, const char *text, size_t size
     return FR_OK;
 }
 
-/* From the owner's positions, as after a restart. */
+/* Starts from the owner's positions, as after a restart. */
 static inline enum fr_status service_start(struct service *s, bool until_end)
 {
     struct fr_ingest_options options = {

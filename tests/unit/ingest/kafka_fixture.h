@@ -1,5 +1,6 @@
-/* Real topics and a service over them, for tests against a broker. FRESHET_KAFKA holds the address
- * of one that may be written to (tests/kafka/start prints it); without it a case is skipped. */
+/* Real topics and a service over them, for tests against a broker. FRESHET_KAFKA has the address
+ * of a broker that may be written to (tests/kafka/start prints it); without it the cases are
+ * skipped. */
 #ifndef FR_TESTS_INGEST_KAFKA_FIXTURE_H
 #define FR_TESTS_INGEST_KAFKA_FIXTURE_H
 
@@ -72,8 +73,8 @@ static inline void wait_result(rd_kafka_queue_t *queue)
     rd_kafka_queue_destroy(queue);
 }
 
-/* The controller has made or deleted it; the broker hears of it a moment later. One that is deleted
- * before the broker heard of its making would come back. */
+/* Waits until the broker knows that the controller has made or deleted the topic, which takes a
+ * moment. A topic that is deleted before the broker knows of it would come back. */
 static inline void await_topic(rd_kafka_t *rk, const char *topic, rd_kafka_resp_err_t wanted)
 {
     rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, topic, NULL);
@@ -303,7 +304,7 @@ static inline void run_to_end(struct run *run)
     assert_true(run->end_of_stream);
 }
 
-/* Started and read to the end. */
+/* Starts a run and reads to the end. */
 static inline void run_whole(struct run *run)
 {
     assert_int_equal(run_start(run, true), FR_OK);
@@ -318,8 +319,8 @@ static inline enum fr_status run_to_failure(struct run *run)
     return status;
 }
 
-/* Steps until it tells a problem (or none), and all of `letters` are acknowledged; what it shows
- * then is the caller's. */
+/* Steps until the status has a problem (or none) and all `letters` are acknowledged. The caller
+ * releases the status that is returned. */
 static inline struct fr_ingest_status run_to_problem(struct run *run, bool problem, uint64_t letters)
 {
     struct fr_ingest_status status = {0};
@@ -338,7 +339,8 @@ static inline void wait_for_letter(struct run *run)
         usleep(1000);
 }
 
-/* To the end of the stream, killed after every so many batches (0: never) and begun again. */
+/* Runs to the end of the stream; the run is killed after every `batches` batches (0: never) and
+ * started again. */
 static inline void run_killed_every(struct run *run, uint64_t batches)
 {
     FR_UNTIL (run->end_of_stream) {

@@ -8,7 +8,7 @@
 /* What happened to the log's brokers, for the case that runs. */
 static struct {
     bool gap, connected, moved; /* contact was lost since the last poll */
-    bool compacted;             /* a topic is, as far as anybody asks */
+    bool compacted;             /* the brokers report a topic as compacted */
     bool mute;                  /* no question is answered; reading continues */
 } brokers;
 
@@ -77,7 +77,7 @@ static void make_anew(struct service *s, uint32_t n)
         append(&s->log, 0, 1);
         p->records[i].timestamp_ms += 1000;
     }
-    p->next = n < 10 ? n : 10; /* it reads on by offset number */
+    p->next = n < 10 ? n : 10; /* the reader continues by offset number */
     p->end_told = true;
 }
 
@@ -86,7 +86,7 @@ static uint64_t trained(const struct service *s)
     return s->positions.count ? s->positions.partitions[0].trained : 0;
 }
 
-/* Steps until it fails; nothing may take effect meanwhile. */
+/* Steps until ingest fails; nothing may take effect meanwhile. */
 static enum fr_status fails(struct service *s)
 {
     enum fr_status status = FR_OK;
@@ -213,7 +213,8 @@ FR_CASE(what_another_connection_gives_is_fetched_again)
     struct log_partition *p = &s->log.partitions[0];
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
-    p->next = p->n; /* fetched, and not given: offsets 10 to 14; the reader would continue at 15 */
+    /* offsets 10 to 14 are fetched but not given; the reader would continue at 15 */
+    p->next = p->n;
     append(&s->log, 0, 1);
     brokers.connected = true;
     service_run(s);
@@ -297,8 +298,8 @@ FR_CASE(a_minutes_look_comes_between_two_records_while_the_trainer_is_slower)
     assert_true(trained(s) < 60 && s->log.questions > questions);
 }
 
-/* What is held takes effect, the ring is full after the last one of partition 0, and that has
- * another log now. */
+/* Held records take effect, the ring is full after the last record of partition 0, and that
+ * partition has another log now. */
 FR_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect)
 {
     struct service *s = service_new(LIVE ", on_loss: earliest", 2);

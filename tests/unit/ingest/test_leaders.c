@@ -85,7 +85,7 @@ FR_FIXTURE(teardown)
     return 0;
 }
 
-/* Starts, again while nothing answers. */
+/* Starts ingest, and tries again while no broker answers. */
 static void start(void)
 {
     enum fr_status status = FR_E_UNAVAILABLE;
@@ -164,7 +164,8 @@ static void produce(void)
 
 /* ---- answers that are late ---- */
 
-/* Every answer that brings a record, by a quota or a slow line: counted before its record comes. */
+/* Delays every answer that brings a record, as a quota or a slow line does; the answer is counted
+ * before its record comes. */
 static bool are_late;
 static uint64_t late_answers;
 static bool mute;         /* the leader of odd partitions answers questions without a record */
@@ -230,7 +231,7 @@ FR_CASE(a_record_of_a_late_answer_is_given_when_the_question_is_answered)
     late_answers = 0;
 }
 
-/* What is not answered is asked again and waited for longer, but not with the others. */
+/* A question without an answer is asked again with a longer wait, separately from the others. */
 FR_CASE(a_leader_that_answers_without_records_costs_the_others_no_longer_wait)
 {
     start();

@@ -313,7 +313,7 @@ FR_CASE(a_stream_that_is_only_served_is_not_read)
         fr_ingest_serve(s->ingest);
     assert_int_equal(s->log.partitions[0].next, read);
     assert_int_equal(s->n_batches, batches);
-    assert_int_equal(s->log.committed, 2); /* lag tools hear of the drain */
+    assert_int_equal(s->log.committed, 2); /* lag tools see the position of the drain */
 }
 
 FR_CASE(records_below_the_position_are_dropped_and_counted)
@@ -345,7 +345,7 @@ FR_CASE(the_position_follows_markers_at_the_end_of_the_log)
     assert_string_equal(written(s), "batch 1: 0; 0@2.0\n");
     assert_int_equal(s->positions.partitions[0].fingerprint_offset, 0);
     assert_int_equal(s->positions.partitions[0].delivered, 1);
-    /* Were only markers to come, a batch without samples carries the position. */
+    /* If only markers follow, a batch without samples carries the position. */
     skip_offsets(&s->log, 0, 3);
     service_run(s);
     fr_clock_fake_advance_ms(&s->clock, 20);
@@ -434,7 +434,7 @@ FR_CASE(durable_positions_reach_the_group)
     assert_int_equal(s->log.committed, 1);
 }
 
-/* What the group says once `position` is durable, so much later. */
+/* Returns what the consumer group shows once `position` is durable, after_ms later. */
 static int64_t group_says(struct service *s, int64_t after_ms, int64_t position)
 {
     fr_clock_fake_advance_ms(&s->clock, after_ms);

@@ -1,4 +1,5 @@
-/* What an operator hears of malformed records, and what a start does that reads nothing else. */
+/* What an operator sees of malformed records, and what happens at a start that reads only such
+ * records. */
 #include "fixture.h"
 #include "status_of.h"
 
@@ -38,7 +39,7 @@ FR_CASE(refusals_are_counted_by_kind_and_the_last_one_is_shown)
         expected[records[i].kind]++;
     }
     service_serve(s);
-    fr_clock_fake_advance_ms(&s->clock, 2000); /* from the tenth in a row on they wait */
+    fr_clock_fake_advance_ms(&s->clock, 2000); /* from the tenth in a row on, records wait */
     service_run(s);
     struct fr_ingest_status status = status_of(s);
     assert_int_equal(status.malformed, FR_ARRAY_LEN(records));
@@ -87,11 +88,11 @@ FR_CASE(a_wrong_format_pauses_reading_before_anything_took_effect)
     assert_int_equal(status.pause, FR_INGEST_PAUSED_RECORDS);
     assert_non_null(strstr(status.problem, "looks like json and the format is msgpack"));
     assert_int_equal(status.malformed, 1000);
-    s->dead.full = true; /* another problem does not hide it */
+    s->dead.full = true; /* another problem does not hide this one */
     assert_int_equal(service_step(s, RING), FR_AGAIN);
     assert_non_null(strstr(status_of(s).problem, "looks like json and the format is msgpack"));
     s->dead.full = false;
-    fr_clock_fake_advance_ms(&s->clock, 3600000); /* nobody looks: nothing moves */
+    fr_clock_fake_advance_ms(&s->clock, 3600000); /* an hour passes, and no position moves */
     assert_int_equal(service_step(s, RING), FR_AGAIN);
     assert_int_equal(s->n_batches, 0);
     /* The operator corrects it: nothing was lost. */
@@ -188,7 +189,8 @@ FR_CASE(a_bounded_run_of_nothing_but_malformed_records_fails)
         assert_non_null(strstr(s->err.text, "all 10 records since the start are malformed"));
         assert_int_equal(s->n_batches, 0); /* no position moved */
         assert_true(s->dead.n == 0 || s->dead.withheld);
-        /* With a good one, or when few are left at the end of the log, it ends well. */
+        /* With one good record, or with few records left at the end of the log, the run ends
+         * well. */
         service_kill(s);
         free(s->ends);
         s->ends = NULL;

@@ -19,7 +19,7 @@ enum fr_status __wrap_fr_decode_record(struct fr_decoder *decoder, const struct 
 
 #define RAMP ", batch_size: 32, batch_warmup: {first: 4, growth: 8}"
 
-/* What closes a batch after n samples, of the options above. */
+/* Returns the size of a batch after n samples, by the options above. */
 static uint32_t target(uint64_t n)
 {
     uint64_t grown = n / 8;
@@ -240,7 +240,7 @@ FR_CASE(lockstep_batches_grow_the_same_way_whenever_it_is_killed)
         for (uint64_t n = 0; target(n) < 32; n += s->sizes[young++])
             assert_int_equal(s->sizes[young], target(n));
         assert_true(young > 20 && s->n_batches > young + 4);
-        assert_true(s->sizes[young] > 32); /* 48 records: rounds are as ever */
+        assert_true(s->sizes[young] > 32); /* 48 records: from here on batches are rounds */
         assert_int_equal(samples_of(s), s->log.made);
         if (kill_every == 0)
             fr_buffer_append(&whole, written(s), strlen(written(s)) + 1);

@@ -1,5 +1,5 @@
-/* kafka/kafka.h: whose word counts for a setting, what a refusal says, and topics on librdkafka's
- * embedded broker. */
+/* kafka/kafka.h: which source of a setting takes precedence, the messages of refusals, and topics
+ * on librdkafka's embedded broker. */
 #include "case.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void expect_refused_once(const struct fr_kafka_options *options, const ch
     assert_null(strstr(err.text, "secret"));
 }
 
-/* Also by a look at the settings alone. */
+/* Expects the refusal, also from a check of the settings without a client. */
 static void expect_refused(const struct fr_kafka_options *options, const char *begin)
 {
     expect_refused_once(options, begin);
@@ -161,8 +161,8 @@ FR_CASE(authorisation_is_denied_and_the_rest_unavailable)
     assert_string_equal(text, "no");
 }
 
-/* As librdkafka 2.0.2 says it of Kafka 4.1's listeners, except the third and fourth (OpenSSL 3.0's
- * and a TLS alert that is taken for a size). */
+/* The texts of librdkafka 2.0.2 for listeners of Kafka 4.1, except the third (OpenSSL 3.0's) and
+ * the fourth (a TLS alert that is taken for a size). */
 FR_CASE(two_sides_that_speak_different_protocols_are_named_with_the_setting)
 {
     static const struct {
@@ -237,7 +237,7 @@ FR_CASE(topics_of_the_embedded_broker_are_found_and_not_made_by_looking)
         assert_int_equal(found.partitions, 0);
     }
     assert_int_equal(fr_kafka_topic_ask(client, "absent", false, 10000, &found), 0);
-    /* a producer's question, where brokers make what is asked for */
+    /* a producer's request, on a broker that creates topics by itself */
     assert_true(found.partitions > 0);
     rd_kafka_destroy(client);
     rd_kafka_mock_cluster_destroy(cluster);

@@ -23,8 +23,8 @@ struct stream {
     int64_t *t_ms; /* ascending */
 };
 
-/* n samples of GROUPS groups whose sizes differ much; the score says something within a group and
- * more between groups. Scores are rounded to 1/64, so that some are equal. */
+/* n samples of GROUPS groups whose sizes differ much; the score predicts something within a group
+ * and more between groups. Scores are rounded to 1/64, so that some are equal. */
 static inline struct stream make_stream(uint64_t seed, size_t n)
 {
     struct stream s = {.n = n,
@@ -55,7 +55,7 @@ static inline void release(struct stream *s)
     free(s->t_ms);
 }
 
-/* In batches, with watermarks. from is a multiple of BATCH. */
+/* Adds the samples in batches, with watermarks. `from` is a multiple of BATCH. */
 static inline void feed(struct fr_gauc *gauc, const struct stream *s, size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++) {
@@ -87,7 +87,8 @@ struct hashes {
     uint64_t salt, bound;
 };
 
-/* Over the groups whose hash is below the bound; half_life_ms 0: lifetime. */
+/* Computes the exact result over the groups whose hash is below the bound; half_life_ms 0:
+ * lifetime. */
 static inline struct fr_gauc_result brute_force(const struct stream *s, const struct hashes *hashes,
                                                 int64_t half_life_ms)
 {

@@ -36,7 +36,7 @@ FR_FIXTURE(teardown)
     return 0;
 }
 
-/* Negative without a descriptor. */
+/* Returns a connection, or a negative number if there is no descriptor. */
 static inline int try_connect(const struct scene *scene)
 {
     struct sockaddr_in address = {

@@ -120,8 +120,8 @@ FR_CASE(auc_is_within_1e_3_for_scores_far_narrower_than_one_logit)
     compare(-5.2f, 0.02f);
 }
 
-/* Shifted by as much as clicks are rare, and scaled by anything: an untrained network, raw inputs,
- * a pairwise loss. */
+/* The scores are shifted as if clicks were rare and scaled by any factor, as those of an untrained
+ * network, of raw inputs or of a pairwise loss are. */
 FR_CASE(auc_is_within_1e_3_at_any_scale_of_the_logits)
 {
     static const float scales[] = {1e-4f, 1e-3f, 0.1f, 10, 100, 1000, 30000, 100000};
@@ -183,8 +183,8 @@ FR_CASE(above_one_percent_outside_the_range_auc_is_undefined)
         }
 }
 
-/* Bins must go up with the logit over every border between kinds of them, and both zeros are one
- * score. */
+/* Bins must ascend with the logit across every border between two kinds of bins, and both zeros are
+ * one score. */
 FR_CASE(a_higher_logit_is_never_counted_below_a_lower_one)
 {
     static const float border[] = {0, 9.5367431640625e-7f, 0.0625f, 16, 1048576};
@@ -262,8 +262,8 @@ FR_CASE(a_restored_state_goes_on_to_the_same_bytes)
     free(s);
 }
 
-/* The reference of the first half-life: behind format, scores, the number of half-lives and
- * these. */
+/* The changed bytes are the reference time of the first half-life, after format, scores, the number
+ * of half-lives and the half-lives. */
 FR_CASE(an_image_that_names_a_time_beyond_all_is_refused)
 {
     static const int64_t half_life_ms[2] = {300000, 3600000};
@@ -357,7 +357,7 @@ FR_CASE(a_regression_has_a_squared_error_and_no_auc)
                                              .t_ms = t_ms,
                                              .watermark_ms = 1700000001000});
     struct fr_auc_result result;
-    for (int h = -1; h < 1; h++) { /* all of one age: decay changes the weight only */
+    for (int h = -1; h < 1; h++) { /* all samples have one age, so decay changes the weight only */
         fr_auc_result(auc, h, &result);
         assert_true(isnan(result.auc) && isnan(result.logloss));
         assert_true(fabs(result.mse - (1 + 2 + 0.5 * 2.25) / 3.5) < 1e-12);

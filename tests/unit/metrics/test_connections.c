@@ -29,7 +29,8 @@ FR_FIXTURE(setup)
 
 static void ask(int fd, const char *text)
 {
-    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL); /* it may be closed already */
+    /* the server may have closed the connection already */
+    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
 }
 
 /* Reads until `count` replies are there; returns how many there are when the server closes. */
@@ -51,7 +52,7 @@ static int replies(int fd, int count)
     return found;
 }
 
-/* Ends when the server has closed it. */
+/* Waits until the server has closed the connection. */
 static void expect_closed(int fd)
 {
     char bytes[4096];
@@ -121,7 +122,7 @@ FR_CASE(connections_without_a_request_take_nobodys_place)
     }
 }
 
-/* A byte now and then keeps no connection open. */
+/* A byte now and then does not keep a connection open. */
 FR_CASE(a_slow_head_has_an_end)
 {
     struct scene *scene = *state;
@@ -135,7 +136,7 @@ FR_CASE(a_slow_head_has_an_end)
         usleep(HEAD_MS * 1000 / 8);
     }
     close(fd);
-    fd = connect_to(scene); /* and so has the head of a later request */
+    fd = connect_to(scene); /* the head of a later request must end in time, too */
     ask(fd, keep);
     assert_int_equal(replies(fd, 1), 1);
     ask(fd, "GET");
@@ -175,7 +176,9 @@ FR_CASE(without_descriptors_it_tries_now_and_then_and_goes_on)
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(fr_http_port(scene->http)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(waiting, (struct sockaddr *)&address, sizeof(address)), 0);
-    expect_closed(client); /* it gave way: two descriptors are free, and soon taken again */
+    /* this connection was closed to make room: two descriptors are free, and are soon taken
+     * again */
+    expect_closed(client);
     while ((taken[n] = open("/dev/null", O_RDONLY)) >= 0)
         n++;
     ask(waiting, keep);

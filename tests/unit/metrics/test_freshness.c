@@ -72,7 +72,7 @@ FR_CASE(every_trained_sample_is_observed_at_every_stage)
     fr_freshness_durable(scene.freshness, 1, now + 100);
     assert_true(count_of(&scene, "durable") == 3 && fabs(sum_of(&scene, "durable") - 3.340) < 0.2);
     assert_true(count_of(&scene, "published") == 0);
-    fr_freshness_durable(scene.freshness, 1, now + 900); /* told again */
+    fr_freshness_durable(scene.freshness, 1, now + 900); /* the same epoch is reported again */
     fr_freshness_published(scene.freshness, 1, now + 1000);
     fr_freshness_published(scene.freshness, 1, now + 2000);
     assert_true(count_of(&scene, "durable") == 3);

@@ -75,8 +75,9 @@ FR_CASE(it_follows_flipped_labels_as_decayed_auc_does)
     release(&s);
 }
 
-/* Eight generations of users, each of six half-lives; the last one's scores mean the opposite. With
- * a bound by hash alone, 64 places hold 8 users of each. */
+/* Eight generations of users, each of six half-lives; the scores of the last generation mean the
+ * opposite. If groups were chosen by their hash only, 64 places would hold 8 users of each
+ * generation. */
 FR_CASE(groups_that_left_give_way_to_those_that_came)
 {
     enum { GENERATION = 18000 };
@@ -133,8 +134,8 @@ FR_CASE(few_groups_are_never_dropped_for_being_idle)
     release(&s);
 }
 
-/* Scores get 50 times as close in the middle: all that is new falls into one or two spans of what
- * was. */
+/* From the middle on, scores are 50 times as close together, so all new scores fall into one or two
+ * of the old spans. */
 FR_CASE(scores_that_narrowed_are_told_apart_again)
 {
     struct stream s = make_stream(7, 60000);
@@ -154,8 +155,8 @@ FR_CASE(scores_that_narrowed_are_told_apart_again)
     release(&s);
 }
 
-/* A group has about two samples in a half-life: those that weigh nothing any more must not blur the
- * new ones. */
+/* A group has about two samples in a half-life: old samples without weight must not make the new
+ * ones less exact. */
 FR_CASE(groups_with_few_samples_in_a_half_life_stay_exact_enough)
 {
     double mean = 0;

@@ -109,7 +109,7 @@ FR_CASE(other_methods_are_refused_with_those_that_are_allowed)
     }
 }
 
-/* A page that had its name point here sends that name. */
+/* A web page whose name points to this server sends that name as host. */
 FR_CASE(a_request_for_another_host_is_refused)
 {
     struct scene *scene = *state;

@@ -1,4 +1,4 @@
-/* Every series: its name stands once, and in docs/metrics.md, and shows its kind. */
+/* Every series has a unique name, which is in docs/metrics.md and shows its kind. */
 #include "case.h"
 
 #include <stdio.h>

@@ -80,7 +80,7 @@ FR_CASE(only_samples_for_metrics_with_a_label_and_a_weight_count)
     assert_true(result.lifetime.weight == N - 5);
     assert_true(result.gauc.weight == N - 6);
     struct fr_task_result values = measure(&regression, &samples);
-    assert_true(values.lifetime.weight == N - 3); /* any number is a label there */
+    assert_true(values.lifetime.weight == N - 3); /* for such a task any number is a label */
     free(s);
 }
 
@@ -239,7 +239,8 @@ FR_CASE(the_sections_keep_every_task)
     free(s);
 }
 
-/* An image that is written down only when `changes` moved must be the one it would be now. */
+/* An image is written only if `changes` increased, so as long as it has not, the image must stay
+ * the same. */
 FR_CASE(the_image_changes_only_with_its_count)
 {
     struct stream *s = make_stream(8);

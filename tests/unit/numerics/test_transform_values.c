@@ -1,4 +1,5 @@
-/* What transforms make of a number: steps in their order, times as points of a circle, no value. */
+/* The results of transforms for a number: steps in their order, times as points of a circle,
+ * numbers without a result. */
 #include "conf/conf_fixture.h"
 
 #include <math.h>
@@ -41,7 +42,7 @@ FR_CASE(times_are_points_of_a_circle_in_seconds_and_in_milliseconds)
         assert_memory_equal(s, ms, sizeof(s));
         assert_float_equal(s[0], (float)sin(2.0 * M_PI * turns[i]), 1e-6f);
         assert_float_equal(s[1], (float)cos(2.0 * M_PI * turns[i]), 1e-6f);
-        /* f32 has no such second */
+        /* f32 cannot tell these two seconds apart */
         assert_true(fr_transform_apply(slot, 1700000001.0, other) && other[0] != s[0]);
         /* midnight; of a Monday */
         assert_true(fr_transform_apply(slot, i ? -3 * 86400.0 : -86400.0, other));

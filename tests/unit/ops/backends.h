@@ -24,7 +24,7 @@ struct backend_list {
     const struct fr_ops *ops[BACKENDS_MAX];
 };
 
-/* Every rule goes by some of these. */
+/* Every rule uses some of these numbers. */
 static inline struct fr_optimizer test_optimizer(enum fr_optimizer_kind kind)
 {
     return (struct fr_optimizer){.kind = kind,
@@ -39,7 +39,7 @@ static inline struct fr_optimizer test_optimizer(enum fr_optimizer_kind kind)
 }
 
 #ifdef FR_PARITY_DEVICE
-/* The suite on a device alone. */
+/* Only the device, when the suite runs on one. */
 static inline struct backend_list list_backends(void)
 {
     return (struct backend_list){1, {fr_shim_ops()}};
@@ -65,7 +65,8 @@ static inline struct backend_list list_backends(void)
     return list;
 }
 
-/* Those whose products round their factors to bf16: held against fr_reference_bf16_ops. */
+/* The backends whose products round their factors to bf16; they are compared with
+ * fr_reference_bf16_ops. */
 static inline struct backend_list list_bf16_backends(void)
 {
     const struct fr_ops *all[] = {fr_ops_bf16_dot(), fr_ops_bf16_tiles()};
@@ -96,7 +97,7 @@ static inline void release_guarded(float *values, size_t n)
     free(values - GUARD);
 }
 
-/* Columns beyond n of each row are still the guard. */
+/* Expects that the columns beyond n of each row still have the guard. */
 static inline void assert_row_ends_untouched(struct fr_view v, size_t m, size_t n)
 {
     for (size_t i = 0; i < m; i++)

@@ -1,7 +1,6 @@
 /* One harness for all layer operations: a scene is what an operation reads and writes on ragged
- * entries; check_operation holds every backend against the reference, and the reference against
- * finite differences. The files test_layers_*.c say per operation which views it has and how it is
- * called. */
+ * entries; check_operation compares every backend with the reference, and the reference with finite
+ * differences. The files test_layers_*.c define for each operation its views and its call. */
 #ifndef FR_TESTS_OPS_SCENE_H
 #define FR_TESTS_OPS_SCENE_H
 
@@ -34,7 +33,7 @@ struct scene {
     uint32_t n_in, n_out;
     enum rows_of in_rows[VIEWS_MAX], out_rows[VIEWS_MAX];
     uint32_t in_columns[VIEWS_MAX], out_columns[VIEWS_MAX];
-    /* a gradient may be made unwanted: .values NULL */
+    /* a gradient with .values NULL is not wanted */
     struct fr_view in[VIEWS_MAX], in_gradient[VIEWS_MAX];
     struct fr_view out[VIEWS_MAX];
     struct fr_view out_gradient; /* of out[0] */
@@ -44,7 +43,7 @@ struct operation {
     const char *name;
     /* normalized mean square error against the reference; 0: same bits */
     double bound;
-    void (*lay_out)(struct scene *s); /* says the views, by add_in and add_out */
+    void (*lay_out)(struct scene *s); /* defines the views, by add_in and add_out */
     /* Entries [first, first + n). */
     void (*forward)(const struct fr_ops *ops, struct scene *s, uint32_t first, uint32_t n);
     void (*backward)(const struct fr_ops *ops, struct scene *s); /* all entries; NULL: none */
@@ -229,7 +228,8 @@ static inline void compare_gradients(const struct operation *op, const struct sc
     }
 }
 
-/* Alone, entry after entry from the last: the bits of the whole chunk. */
+/* Computes each entry alone, from the last to the first: the bits must be those of the whole
+ * chunk. */
 static inline void check_entries_alone(const struct fr_ops *ops, const struct operation *op, const struct scene *whole)
 {
     struct scene alone = make_scene(op, whole->m, whole->width, false);
@@ -239,7 +239,7 @@ static inline void check_entries_alone(const struct fr_ops *ops, const struct op
     release_scene(&alone);
 }
 
-/* A gradient nobody wants is not written, and the others have the bits they had. */
+/* A gradient that is not wanted is not written, and the other gradients keep their bits. */
 static inline void check_unwanted(const struct fr_ops *ops, const struct operation *op, const struct scene *all)
 {
     for (uint32_t k = 0; k < all->n_in; k++) {
@@ -351,7 +351,7 @@ static inline void check_finite_differences(const struct operation *op, uint32_t
                 size += want * want;
             }
         }
-        /* What is stored is rounded to 2^-24 of values near 1, divided by the step: 1e-5 an
+        /* Stored values near 1 are rounded to 2^-24; divided by the step this is 1e-5 an
          * element. */
         if (!(difference <= 1e-8 * size + 1e-9 * (double)(rows * s.in_columns[k])))
             fail_msg("%s, %u entries of %u: gradient of input %u is off by %g of %g", op->name, m, width, k,
@@ -362,7 +362,7 @@ static inline void check_finite_differences(const struct operation *op, uint32_t
 
 static inline void check_operation(const struct operation *op)
 {
-#ifdef FR_PARITY_DEVICE /* it has no chunks */
+#ifdef FR_PARITY_DEVICE /* a device has no chunks */
     static const uint32_t entries[] = {0, 1, 3, 200}, widths[] = {1, 8, 17, 64};
 #else
     static const uint32_t entries[] = {0, 1, 3, 128, 200}, widths[] = {1, 3, 8, 17, 64};

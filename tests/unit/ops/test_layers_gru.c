@@ -7,7 +7,7 @@ static void lay_out_gru(struct scene *s)
     add_in(s, ROWS_STEPS, 3 * s->width);
     add_in(s, ROWS_PARAMETER, 3 * s->width * s->width);
     add_in(s, ROWS_PARAMETER, 3 * s->width);
-    for (uint32_t i = 0; i < s->in_columns[1]; i++) /* keep wide ones out of saturation */
+    for (uint32_t i = 0; i < s->in_columns[1]; i++) /* keeps wide inputs out of saturation */
         s->in[1].values[i] *= s->width > 3 ? 0.25f : 1.0f;
     add_out(s, ROWS_STEPS, s->width);
     add_out(s, ROWS_STEPS, 4 * s->width);
@@ -36,7 +36,7 @@ static struct fr_gru gru_call(const struct fr_ops *ops, struct scene *s, uint32_
         call.scores = s->in[3];
         call.scores_gradient = s->in_gradient[3];
     }
-    /* no alignment is asked for */
+    /* the workspace need not be aligned */
     call.workspace = guarded(ops->gru_workspace(&call.steps, s->width) + 1) + 1;
     return call;
 }

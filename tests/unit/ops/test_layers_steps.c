@@ -95,7 +95,7 @@ static struct fr_attention_dense attention_call(const struct fr_ops *ops, struct
                                        .query = from_row(s->in[0], first),
                                        .keys = s->in[1],
                                        .out = s->out[0],
-                                       /* no alignment is asked for */
+                                       /* the workspace need not be aligned */
                                        .workspace = guarded(ops->attention_workspace(s->width, units) + 1) + 1,
                                        .gradient = s->out_gradient,
                                        .query_gradient = s->in_gradient[0],
@@ -128,7 +128,7 @@ FR_CASE(attention_layers_agree_with_the_reference_and_with_differences)
                            .whole_rows = true};
     check_operation(&op);
     relu = true;
-    op.backward = NULL; /* differences would step over its kink */
+    op.backward = NULL; /* differences would step over the kink of relu */
     check_operation(&op);
     relu = false;
 }
@@ -321,7 +321,7 @@ FR_CASE(dots_with_steps_agree_with_the_reference_and_with_differences)
 
 /* ---- auxiliary losses ---- */
 
-/* `values` and where the gradients go may be of two scenes. */
+/* `values` and the places of the gradients may belong to two scenes. */
 typedef double loss_call(const struct fr_ops *ops, struct scene *values, struct scene *gradients, float scale,
                          uint32_t *counts);
 
@@ -481,7 +481,8 @@ FR_CASE(next_step_is_a_mean_over_an_entrys_unmasked_steps_that_are_there_in_all_
                                     .positives = {e, 1},
                                     .negatives = {n, 1},
                                     .counts = counts};
-        assert_true(list.ops[b]->next_step(&call) == 0.0); /* nothing wanted: counts only */
+        /* no gradient is wanted: the call only counts */
+        assert_true(list.ops[b]->next_step(&call) == 0.0);
         assert_memory_equal(counts, ((uint32_t[]){3, 0, 0, 1}), sizeof(counts));
         float gradient[9] = {0};
         call.states_gradient = (struct fr_view){gradient, 1};

@@ -47,7 +47,7 @@ static void make_world(struct world *w, float spread)
         w->z[k] = guarded(N);
         w->gradient[k] = guarded(N);
         fill(w->z[k], N, 5 + k);
-        fill(w->gradient[k], N, 15 + k); /* something is there already */
+        fill(w->gradient[k], N, 15 + k); /* gradients are added to what is there */
         for (size_t i = 0; i < N; i++) {
             w->z[k][i] *= spread;
             w->gradient[k][i] *= 0.01f;
@@ -72,7 +72,7 @@ static void release_world(struct world *w)
     release_guarded(w->weights, N);
 }
 
-/* The samples of group g that count, by label; their number. */
+/* Orders the samples of group g that count by their labels; returns their number. */
 static uint32_t order_group(const struct world *w, uint32_t g, uint32_t *order, uint32_t *lower)
 {
     uint32_t n = 0;
@@ -140,7 +140,7 @@ static double run(const struct fr_ops *ops, int kind, struct world *w, float sca
         return ops->focal(&loss);
     case FR_LOSS_PAIRWISE:
         return run_groups(ops, w, N, scale);
-    case FR_LOSS_NONE: /* is not asked for */
+    case FR_LOSS_NONE: /* no gradient of it is computed */
         break;
     }
     return NAN;
@@ -235,8 +235,8 @@ static double least_loss(int kind, float label)
     return least;
 }
 
-/* A loss is bounded below exactly where labels may be: that of a label of 3 falls without end
- * where the row says [0, 1]. */
+/* A loss has a least value exactly for the labels that it may have: if the row says [0, 1], the
+ * loss of a label of 3 falls without end. */
 FR_CASE(a_loss_has_a_least_value_for_every_label_it_may_have)
 {
     for (int kind = 0; kind < LOSSES; kind++) {
@@ -321,7 +321,7 @@ FR_CASE(pairs_are_those_of_unequal_labels_with_both_weights)
     }
 }
 
-/* Over neighbours with the same partners to choose from, each of those is met about as often. */
+/* Neighbours that can have the same partners meet each of these partners about equally often. */
 FR_CASE(partners_differ_and_are_met_alike)
 {
     static const uint32_t lowers[] = {1, 2, 7, 100, 2048, 4095}, counts[] = {1, 2, 5, 16, 32, 1000};

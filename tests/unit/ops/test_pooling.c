@@ -113,8 +113,8 @@ FR_CASE(means_count_ids_without_a_row)
 
 /* ---- gradients of poolings ---- */
 
-/* Rows of one part that one slot reads: what a step of SGD takes off them is, by its rate, the
- * gradient of the sum of the pooled entries times some numbers, whatever the pooling is. */
+/* Rows of one part that one slot reads: what a step of SGD subtracts from them, divided by the
+ * rate, is the gradient of the sum of the pooled entries times some numbers, for every pooling. */
 static const float POOLED_RATE = 0x1p-10f; /* so small that steps are hardly damped */
 struct pooled {
     uint32_t dim;
@@ -209,8 +209,8 @@ static void step_pooled(const struct fr_ops *ops, struct pooled *p)
     release_guarded(scratch, 2 * 64);
 }
 
-/* Lengths that have loops of their own, and others: a pooling that takes a path which is not for it
- * shows here. */
+/* The lengths include those that have loops of their own, so that a pooling that takes a wrong path
+ * is found. */
 FR_CASE(gradients_of_every_pooling_are_the_slopes_of_what_it_pools)
 {
     struct backend_list list = list_backends();

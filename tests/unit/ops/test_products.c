@@ -101,8 +101,8 @@ FR_CASE(products_of_all_shapes_agree_with_the_reference)
                 compare_with_reference(list.ops[b], shapes[s], flags & 1, flags & 2, flags & 4);
 }
 
-/* What follows a product, in one call with it and in calls of their own: the same bits, but the
- * reference rounds once. */
+/* Operations that follow a product give the same bits in one call with it and in calls of their
+ * own, except that the reference rounds once. */
 static void compare_followed(const struct fr_ops *ops, const uint32_t *shape, uint32_t flags, bool counts)
 {
     uint32_t m = shape[0], n = shape[2], begin = m / 3, bits[2] = {1, 1};
@@ -170,7 +170,7 @@ FR_CASE(a_product_is_the_same_when_run_twice)
     }
 }
 
-/* The row of `p` at `position`, alone or among others, packed or not, is `want`. */
+/* Expects that the row of `p` at `position`, alone or among others, packed or not, is `want`. */
 static void check_position(const struct fr_ops *ops, const uint32_t *shape, uint32_t position, uint32_t rows,
                            bool packed, const float *row, float *want, bool first)
 {

@@ -59,7 +59,7 @@ static void make_world(struct update_world *w, enum fr_optimizer_kind kind, uint
     for (uint32_t p = 0; p < IDS; p++)
         w->occ_from[p] = from(w->occ[p] % 6 > 4 ? 2 : w->occ[p] % 5, w->occ[p] / 6);
     for (uint32_t s = 0; s < SAMPLES; s++)
-        /* more than 1: an entry shared by so many samples */
+        /* above 1: the number of samples that share the entry */
         w->trained[s] = s == 1 ? 0 : 1 + s % 3;
     w->source_begin[1] = 3;
     w->source_begin[2] = 4;
@@ -274,7 +274,7 @@ FR_CASE(rows_whose_entries_all_count_are_stepped_to_the_same_bits_without_asking
         for (size_t k = 0; k < 2 * FR_ARRAY_LEN(row_kinds); k++)
             for (size_t d = 0; d < FR_ARRAY_LEN(dims); d++) {
                 struct fr_optimizer optimizer = test_optimizer(row_kinds[k / 2]);
-                if (k % 2) { /* without what shapes a gradient */
+                if (k % 2) { /* without options that change a gradient before the rule */
                     optimizer.keep = 0.99;
                     optimizer.clip_norm = optimizer.clip_value = optimizer.l1 = optimizer.l2 = 0.0f;
                 }

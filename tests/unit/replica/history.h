@@ -261,7 +261,8 @@ static inline void fit_crc(struct topic_record *record)
     memcpy(record->bytes + record->size - 4, &crc, 4);
 }
 
-/* A new replica can begin with it; without it the partition is passed over. */
+/* Returns whether a new replica can begin with this record; without such a record the partition is
+ * passed over. */
 static inline bool begins(const struct topic_record *at)
 {
     struct fr_delta_record record;

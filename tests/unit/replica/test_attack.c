@@ -1,7 +1,7 @@
 /* Rows whose keys were chosen to hurt cost a replica as much as random ones: a writer of ids cannot
- * make its tables slow. Measured is the processor time of applying the same number of rows,
- * alternately: about equal. The bound is 2, and the attack that it guards against costs more than
- * 20 times as much. */
+ * make its tables slow. The processor times of applying the same number of rows are measured
+ * alternately and are about equal. The bound is 2, and the attack that it guards against costs more
+ * than 20 times as much. */
 #include <time.h>
 
 #include "history.h"
@@ -15,13 +15,13 @@ static uint64_t spread(uint64_t i)
     return fr_fmix64(i + 1);
 }
 
-/* One place of a table that goes by low bits. */
+/* Keys that share one place of a table that uses low bits. */
 static uint64_t equal_low_bits(uint64_t i)
 {
     return i << 32 | 0x1234;
 }
 
-/* One place of a table that goes by the top bits of the unkeyed hash. */
+/* Keys that share one place of a table that uses the top bits of the unkeyed hash. */
 static uint64_t equal_top_bits(uint64_t i)
 {
     return fr_fmix64_inverse(UINT64_C(0xabcde) << 44 | i);

@@ -1,6 +1,6 @@
 /* Refused memory is an error of the call and never the end of the process: with every limit from
  * what is held up, what is served stays that of one epoch, and the same call succeeds when there is
- * room. A model record may ask for what it likes. */
+ * room. A model record may ask for any amount of memory. */
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -191,7 +191,7 @@ static int large_model_in_a_small_process(void)
 FR_CASE(a_model_beyond_the_memory_of_the_process_is_an_error)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* their shadow memory is beyond any limit of address space */
+    skip(); /* a sanitizer's shadow memory exceeds any limit of the address space */
 #endif
     int status = -1;
     pid_t child = fork();

@@ -159,7 +159,7 @@ static void check_score(struct freshet_reader *reader, uint64_t epoch)
     FR_CHECK(fabs((double)scores[1] - 1.0 / (1.0 + exp(-bias - user))) < 1e-6);
 }
 
-/* One call, of whatever epoch: its first value says which. */
+/* Makes one call, of any epoch: its first value shows which epoch it read. */
 static void check_alone(struct freshet_reader *reader, struct scratch *scratch)
 {
     uint32_t dim;
@@ -239,7 +239,7 @@ FR_CASE(calls_of_many_threads_are_each_of_one_epoch_while_one_feeds)
         uint64_t epoch = info_of(replica).epoch;
         unsigned before = atomic_load(&passes[0]);
         feed_ok(replica, history, i, i + 1);
-        /* somebody reads between the epochs, or has the whole time */
+        /* a reader calls between the epochs, or stays in one */
         if (info_of(replica).epoch != epoch && epoch % 2 == 0)
             FR_UNTIL (atomic_load(&passes[0]) != before)
                 sched_yield();

@@ -1,6 +1,5 @@
-/* Rows of a table: keys that someone chose, growing, removing, memory that is refused. The table is
- * not part of the library's ABI, so it is compiled in here, with an allocator that refuses on
- * demand. */
+/* Rows of a table: chosen keys, growing, removing, refused memory. The table is not part of the
+ * library's ABI, so it is compiled in here, with an allocator that refuses on demand. */
 #include "case.h"
 
 #include <stdio.h>
@@ -62,7 +61,7 @@ static float get(const struct fr_row_table *rows, uint64_t key)
     return slot == FR_NO_SLOT ? -1.0f : *fr_row_values(rows, slot);
 }
 
-/* Lines from where a key belongs to where it is, of all keys. */
+/* Returns the sum over all keys of the lines between a key's home and its place. */
 static uint64_t lines_walked(const struct fr_row_table *rows)
 {
     const struct fr_row_directory *directory = atomic_load(&rows->directory);
@@ -127,7 +126,7 @@ FR_CASE(a_row_costs_no_more_than_its_floats_and_a_third_and_sixteen_bytes)
     }
 }
 
-/* Keys come and go for ever: places are used again, and the index does not grow. */
+/* While keys come and go, places are used again and the index does not grow. */
 FR_CASE(a_table_that_turns_over_stays_as_it_is)
 {
     enum { ROWS = 20000, ROUNDS = 20 };

@@ -191,7 +191,8 @@ FR_CASE(a_missing_epoch_is_a_gap_until_the_topic_is_read_again_and_has_it)
     history_free(h);
 }
 
-/* Its beginning has left the topic: an epoch merged from the first is waited for. */
+/* The beginning of the topic was deleted, so the replica waits for an epoch that is merged from the
+ * first. */
 FR_CASE(a_topic_that_begins_later_is_passed_over)
 {
     struct history *h = history_of(3, 30);
@@ -208,7 +209,8 @@ FR_CASE(a_topic_that_begins_later_is_passed_over)
     history_free(h);
 }
 
-/* Rows that it does not have are gone, without tombstones; new and old replicas end alike. */
+/* Rows that the merged epoch does not have are gone, without tombstones; new and old replicas end
+ * in the same state. */
 FR_CASE(an_epoch_merged_from_the_first_replaces_everything)
 {
     struct history *h = history_of(3, 200);
@@ -258,7 +260,7 @@ FR_CASE(every_single_missing_piece_is_a_gap)
                 status = feed(replica, &h->topic[i], &event);
         if (missing + 1 < h->n_topic && h->topic[missing].epoch == 2 &&
             h->topic[missing].partition != h->topic[missing + 1].partition)
-            /* the last commit of a partition: nothing follows to tell */
+            /* this is the last commit of a partition, so no later record reveals the loss */
             assert_int_equal(info_of(replica).epoch, 1);
         else if (missing + 1 < h->n_topic && !begins(&h->topic[missing]))
             assert_int_equal(status, FRESHET_E_GAP);

@@ -1,4 +1,4 @@
-/* Starting from a snapshot, and what leads on after a gap or a rewind. */
+/* Starting from a snapshot, and how a replica continues after a gap or a rewind. */
 #include "snapshot_dir.h"
 
 static char folder[FR_TEST_FOLDER];
@@ -74,7 +74,8 @@ FR_CASE(a_replica_that_starts_from_a_snapshot_ends_as_one_that_never_stopped)
     history_free(h);
 }
 
-/* Ten times it is gone, in the middle of an epoch, and comes back with the newest snapshot. */
+/* The replica is killed ten times in the middle of an epoch, and begins again with the newest
+ * snapshot. */
 FR_CASE(a_replica_that_is_killed_ten_times_equals_one_that_never_stopped)
 {
     char name[FR_MANIFEST_NAME_MAX];
@@ -106,7 +107,7 @@ FR_CASE(a_replica_that_is_killed_ten_times_equals_one_that_never_stopped)
     history_free(h);
 }
 
-/* Each would be waited for without end by an ordinary open. */
+/* An ordinary open would wait for each of these without end. */
 FR_CASE(a_pipe_in_the_place_of_a_file_is_refused)
 {
     char name[FR_MANIFEST_NAME_MAX], path[PATH_MAX], aside[PATH_MAX], problem[512];
@@ -186,7 +187,7 @@ FR_CASE(a_damaged_snapshot_is_refused_and_what_is_served_stays)
                 write_file(dir, entry->d_name, bytes, way == 1 ? size - 1 : way == 2 ? size + 1 : size);
             bytes[size / 2] ^= way == 0;
             if (strcmp(entry->d_name, "MANIFEST.json") == 0 && (way == 1 || way == 2))
-                continue; /* an end of line is no matter */
+                continue; /* a change of the last newline has no effect */
             int status = freshet_replica_load(replica, folder, problem, sizeof(problem));
             if (status == FRESHET_OK)
                 fail_msg("%s damaged in way %d was loaded", entry->d_name, way);
@@ -416,7 +417,7 @@ static void rewind_to(struct history *h, const struct history *then, uint64_t ti
         if (status != FRESHET_OK)
             fail_msg("record %zu: %d %s", i, status, event.problem);
         reloads += event.reloaded;
-        i = event.reloaded ? begin - 1 : i; /* from there again */
+        i = event.reloaded ? begin - 1 : i; /* feeds from that place again */
     }
     assert_int_equal(reloads, 1);
     assert_int_equal(info_of(replica).timeline, timeline);
@@ -455,7 +456,7 @@ FR_CASE(a_rewind_is_met_by_the_snapshot_it_names)
     history_free(h);
 }
 
-/* As when it is fetched more slowly than the topic; no commit has come yet. */
+/* The snapshot is fetched more slowly than the topic, and no commit has come yet. */
 FR_CASE(a_replica_that_a_rewind_stopped_takes_the_snapshot_that_another_names)
 {
     char name[FR_MANIFEST_NAME_MAX];

@@ -436,7 +436,7 @@ static inline void write_epoch(struct trained *self, const struct sent_epoch *se
     fr_buffer_release(&cfg);
 }
 
-/* A replica that was fed epoch 1. */
+/* Returns a replica that was fed epoch 1. */
 static inline struct freshet_replica *serve(struct trained *self)
 {
     struct freshet_replica *replica = NULL;

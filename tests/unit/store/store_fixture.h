@@ -19,7 +19,7 @@
 
 enum { TEST_TABLES = 4, TEST_SLOTS = 8, TEST_SAMPLES = 64, TEST_SLOT_KEYS = 1024, TEST_DIM = 3, TEST_ROW_FLOATS = 5 };
 
-struct world { /* everything a store borrows */
+struct world { /* everything that a store borrows */
     struct fr_pool *pool;
     struct fr_conf conf;
     struct fr_conf_slot slots[TEST_SLOTS];
@@ -177,9 +177,8 @@ static inline bool is_live(const struct world *w, uint32_t table, uint64_t key)
     return fr_store_find(w->store, table, key, &view) == FR_OK && view.kind == FR_IMAGE_ROW;
 }
 
-/* Sample of an occurrence of a slot's table is not needed by the step: it changes rows that some
- * trained sample refers to, by an amount that depends on the occurrence numbers in their order
- * (float addition does not commute with other orders). */
+/* Changes the rows that some trained sample refers to, by an amount that depends on the occurrence
+ * numbers and on their order (a sum of floats depends on its order). */
 static inline void step_rows(const struct world *w, const struct test_batch *b)
 {
     for (uint32_t t = 0; t < w->n_tables; t++) {
@@ -206,7 +205,7 @@ static inline uint64_t test_random(uint64_t *state)
     return *state * 0x2545f4914f6cdd1dULL;
 }
 
-/* Key number i of a small universe, with the values that code likes to reserve. */
+/* Key number i of a small universe, which includes values that code might reserve. */
 static inline uint64_t test_key(uint64_t i)
 {
     if (i < 3)
@@ -240,7 +239,7 @@ static inline void random_batch(struct test_batch *b, const struct world *w, uin
             if (fr_slot_has_numbers(w->slots[s].kind))
                 continue;
             for (uint64_t k = test_random(random) % 4; k > 0; k--) {
-                /* The smaller of two: some keys are hot. */
+                /* The smaller of two draws, so that some keys are frequent. */
                 uint64_t x = test_random(random) % universe, y = test_random(random) % universe;
                 batch_id(b, s, test_key(x < y ? x : y));
             }
@@ -248,7 +247,7 @@ static inline void random_batch(struct test_batch *b, const struct world *w, uin
     }
 }
 
-/* The same random sample at the end of both forms. */
+/* Appends the same random sample to both forms. */
 static inline void random_item(struct test_batch *grouped, struct test_batch *expanded, uint64_t *random, bool first)
 {
     const float labels[] = {0.0f, 1.0f, 0.1f, 0.7f, -1.0f, nanf("")};

@@ -1,5 +1,5 @@
-/* A state directory below the store of a test, without syncs: no power is cut there, and thousands
- * of them take minutes. And its keys, wherever they are. */
+/* A state directory for the store of a test, and its keys, in memory or in the cold store. Nothing
+ * is synced, because no power is cut here and thousands of syncs would take minutes. */
 #ifndef FR_TESTS_STORE_STATE_H
 #define FR_TESTS_STORE_STATE_H
 
@@ -86,11 +86,11 @@ static inline void state_fold(struct test_state *state, uint64_t acknowledged)
 
 struct state_view {
     struct fr_store_view view;
-    float row[TEST_ROW_FLOATS]; /* view.row, of one in the cold store */
+    float row[TEST_ROW_FLOATS]; /* memory of view.row for a row in the cold store */
     bool found;
 };
 
-/* Keys that memory has not, by hash. */
+/* Keys that are not in memory, by hash. */
 struct state_missing {
     uint64_t hash;
     struct state_view *cold;

@@ -1,4 +1,5 @@
-/* Dense arrays through many chunks, singly taken ones and regions of huge pages alike. */
+/* Dense arrays through many chunks, both chunks that are allocated singly and regions of huge
+ * pages. */
 #include "case.h"
 
 #include <stdint.h>
@@ -57,7 +58,7 @@ FR_CASE(items_keep_their_bytes_while_an_array_grows_and_shrinks_by_any_steps)
     grow_and_shrink();
 }
 
-/* The last case: a reserve stays. */
+/* This is the last case, because a reserve stays until the process ends. */
 FR_CASE(items_keep_their_bytes_beyond_the_reserve_and_back_into_it)
 {
     enum { RESERVE = 24 << 20 };

@@ -176,7 +176,7 @@ FR_CASE(removals_of_never_published_keys_are_silent)
     assert_absent(&p.two, 2, FR_ABSENT_SILENT);
 }
 
-/* Scenario 10. */
+/* A row is dropped and admitted again within one epoch. */
 FR_CASE(a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image)
 {
     pair_open(1, 0, 100);
@@ -191,7 +191,7 @@ FR_CASE(a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image)
     assert_int_equal(p.two.n_images, 1);
     assert_kind(&p.two, 1, FR_IMAGE_ROW);
     assert_memory_equal(image_of(&p.two, 1)->bytes + FR_ROW_IMAGE_HEAD, first, sizeof(first));
-    /* It is published again: its next removal is a tombstone. */
+    /* The row is published again, so its next removal is a tombstone. */
     fr_store_slice(p.w.store, 2, 5000);
     cut(&p.w, &p.one);
     assert_absent(&p.one, 1, FR_ABSENT_IDLE);
@@ -220,7 +220,7 @@ FR_CASE(a_published_row_back_as_pending_gives_tombstone_then_pending_and_restore
     assert_kind(&p.one, 1, FR_IMAGE_PENDING);
     assert_int_equal(p.two.n_images, 1);
     assert_kind(&p.two, 1, FR_IMAGE_PENDING);
-    /* Forgotten now, it is silent: the tombstone was sent. */
+    /* When the key is forgotten now, no tombstone follows, because it was sent already. */
     fr_store_slice(p.w.store, 2, 9000);
     cut(&p.w, &p.one);
     assert_absent(&p.one, 1, FR_ABSENT_SILENT);
@@ -275,8 +275,8 @@ static uint32_t dead_entries(const struct world *w, uint32_t *largest)
     return sum;
 }
 
-/* Or the cut after a fold would be a pause, when that made the absences of a mass expiry
- * forgettable. */
+/* Otherwise the cut after a fold would be a long pause, if the fold made the absences of a mass
+ * expiry forgettable. */
 FR_CASE(absences_that_are_folded_are_forgotten_a_few_thousand_at_a_cut)
 {
     enum { BATCHES = 60, AT_A_CUT = 1024 };
@@ -294,7 +294,7 @@ FR_CASE(absences_that_are_folded_are_forgotten_a_few_thousand_at_a_cut)
     while (fr_table_counts(&p.w.store->tables[0]).rows > 0)
         fr_store_slice(p.w.store, 16, 1000);
     fr_store_look(p.w.store, &b->batch);
-    p.w.store->looked_folded = 0; /* it read before the fold that made them forgettable */
+    p.w.store->looked_folded = 0; /* as if the store had looked before the fold */
     fr_stage_clear(&p.two);
     p.two.epoch = 2;
     fr_store_cut(p.w.store, &p.two);
@@ -308,7 +308,7 @@ FR_CASE(absences_that_are_folded_are_forgotten_a_few_thousand_at_a_cut)
     free(b);
 }
 
-/* Scenario 2: the state is the newest image, whichever older one cold still holds. */
+/* The state is the newest image, even if the cold store still holds an older one. */
 FR_CASE(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh)
 {
     pair_open(1, 0, 100);
@@ -326,7 +326,7 @@ FR_CASE(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh)
     assert_true(view.row[0] != 55.0f && view.show == 1.0f);
 }
 
-/* Scenario 3. */
+/* A crash comes after the cut and before the next batch is durable. */
 FR_CASE(occurrences_are_not_counted_twice_by_a_crash_after_the_cut)
 {
     pair_open(3, 0, 0);
@@ -388,9 +388,9 @@ FR_CASE(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused)
         free(copy);
         world_close(&r);
     }
-    /* A state that lost images. */
+    /* The section of a state that lost images is refused. */
     assert_int_equal(fr_store_restore_section(p.r.store, bytes->data, bytes->size), FR_E_CORRUPT);
-    /* Of a state with another number of tables. */
+    /* So is the section of a state with another number of tables. */
     struct fr_buffer other = {0};
     fr_store_section_encode(&(struct fr_store_section){.n_tables = 2}, &other);
     assert_int_equal(fr_store_restore_section(p.r.store, other.data, other.size), FR_E_MISMATCH);
@@ -521,7 +521,7 @@ FR_CASE(a_run_with_restarts_writes_the_same_epochs_as_one_without)
         struct history *a = run(&(struct plan_of_run){.seed = seed});
         struct history *b = run(&(struct plan_of_run){.seed = seed, .restart = true, .other_sizes = true});
         assert_same_history(a, b);
-        /* The run must have met what it is about. */
+        /* The run must have had the events that the case is about. */
         assert_true(a->stats[0].counts.expired[FR_ABSENT_IDLE] > 0 && a->stats[1].counts.expired[FR_ABSENT_IDLE] > 0);
         assert_true(a->stats[1].counts.forgotten > 0 && a->stats[2].counts.forgotten > 0);
         assert_true(a->stats[2].counts.unremembered > 0 && a->stats[1].counts.admitted > 0 &&

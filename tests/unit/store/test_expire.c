@@ -111,7 +111,7 @@ FR_CASE(slices_take_turns_over_the_whole_table)
     world_close(&w);
 }
 
-/* No batch bears what falls due in many. */
+/* Work that falls due over many batches is not done in one batch. */
 FR_CASE(rows_of_one_turn_in_many_are_looked_at_in_slices_at_every_turn)
 {
     enum { ROWS = 4000, EVERY = 16 };
@@ -176,7 +176,7 @@ FR_CASE(what_a_slice_takes_depends_on_batch_number_not_on_order_of_arrival)
     world_close(&b);
 }
 
-/* Scenario 17: the exact gate must not keep every once-seen id for ever. */
+/* The exact gate must not keep every id that was seen once for ever. */
 FR_CASE(once_seen_keys_are_forgotten_and_counted)
 {
     struct world w = {0};
@@ -199,7 +199,7 @@ FR_CASE(once_seen_keys_are_forgotten_and_counted)
     world_close(&w);
 }
 
-/* A table may get another gate: what the one before counted is read by nobody. */
+/* A table may get another gate; the counts of the previous gate are then not used. */
 FR_CASE(counts_of_a_gate_that_is_gone_are_forgotten)
 {
     struct fr_image image = {.key = 7, .size = FR_PENDING_IMAGE_SIZE, .kind = FR_IMAGE_PENDING, .epoch = 1};
@@ -216,7 +216,7 @@ FR_CASE(counts_of_a_gate_that_is_gone_are_forgotten)
         world_open(&w, 1);
         assert_int_equal(fr_store_restore_image(w.store, &image), FR_OK);
         plan_key_times(&w, 7, 1, 0);
-        assert_false(is_live(&w, 0, 7)); /* it begins again */
+        assert_false(is_live(&w, 0, 7)); /* the key begins again */
         assert_int_equal(counts_of(&w).pending, 1);
         fr_store_slice(w.store, 1, 0);
         assert_int_equal(counts_of(&w).pending, 0);

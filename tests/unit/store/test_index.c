@@ -24,7 +24,7 @@ FR_CASE(vector_and_portable_matching_agree)
     }
 }
 
-struct keys { /* an index with its entries: the light ones will do */
+struct keys { /* an index with light entries, which suffice here */
     struct fr_index index;
     struct fr_entries entries;
 };
@@ -193,8 +193,8 @@ FR_CASE(a_segment_grows_by_a_step_without_reading_entries)
 
 enum { UNIVERSE = 1024 };
 
-/* Hashes that crowd the last and first groups of a shard beside ordinary ones: wrapping and
- * displacement. */
+/* Hashes that crowd the last and the first groups of a shard, mixed with ordinary ones, to test
+ * wrapping and displacement. */
 static uint64_t crowded_hash(uint64_t i)
 {
     if (i % 3 == 0)

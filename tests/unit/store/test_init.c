@@ -24,7 +24,7 @@ static double expected_value(const struct initializer *i, uint64_t stream, uint6
     }
 }
 
-/* The part stands second in its row: the index is that of the float in the row. */
+/* The part is the second of its row, and the index counts the floats of the whole row. */
 static void expect_rows(const struct initializer *initializer)
 {
     struct world w = {0};

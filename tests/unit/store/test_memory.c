@@ -1,16 +1,16 @@
-/* What an epoch takes in memory is what the limit counts. */
+/* The memory limit counts the memory that an epoch takes. */
 #include "../../../store/tables.h"
 #include "base/resident.h"
 #include "store_fixture.h"
 
 enum { PENDING_KEYS = 400000, EPOCH_FACTOR = 3 };
 
-/* The epoch of least use: keys seen once, whose images are 12 bytes. With two full stages, what
- * both cuts took is at most EPOCH_FACTOR times what the limit counts of one. */
+/* The epoch with the smallest images: keys seen once, of 12 bytes each. With two full stages both
+ * cuts take at most EPOCH_FACTOR times what the limit counts for one. */
 FR_CASE(an_epoch_of_pending_keys_takes_the_memory_that_is_counted)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* what a sanitizer keeps beside the memory is in its size */
+    skip(); /* the process size includes memory of the sanitizer */
 #endif
     struct world w = {0};
     struct fr_stage stages[2];
@@ -41,7 +41,7 @@ FR_CASE(an_epoch_of_pending_keys_takes_the_memory_that_is_counted)
     world_close(&w);
 }
 
-/* A row that goes costs its tombstone, whatever its size was. */
+/* A removed row takes the memory of its tombstone, whatever its size was. */
 FR_CASE(dead_keys_are_counted_too)
 {
     struct world w = {0};

@@ -30,9 +30,9 @@ struct scene {
     struct fr_stage stage;
     bool staged; /* cut, and not appended yet */
     uint64_t evictions, scans;
-    struct fr_buffer section; /* "store", between its coming and the images' end */
+    struct fr_buffer section; /* the section "store", kept until all images have come */
     bool restored_cold;
-    /* of a walk over the state: what came last of each key */
+    /* the last image of each key in a walk over the state */
     struct model_image visited[MODEL_TABLES][MODEL_UNIVERSE];
 };
 
@@ -145,7 +145,7 @@ static void compare_all(void)
     }
 }
 
-/* The rows a plan gave, before the step; learns what a new row begins with. */
+/* Compares the rows of a plan before the step, and records the first values of new rows. */
 static void compare_rows(uint32_t t)
 {
     const struct fr_table_rows *rows = &s->w.rows->tables[t];
@@ -198,7 +198,7 @@ static void compare_section(const uint8_t *bytes, size_t size, const struct mode
     free(section.carried);
 }
 
-/* Beside the section of the store there may be that of its sweeps, which is seen by what goes. */
+/* There may also be the section of sweeps, whose effect shows in the rows that expire. */
 static void compare_sections(size_t n_carried)
 {
     int found = 0;
@@ -254,7 +254,7 @@ static void draw_batch(void)
     s->now.watermark_ms += (int64_t)draw(3);
     model_read(&s->fixed, &s->mb, &s->w, &s->batch);
     bool ahead = draw(2);
-    if (ahead) /* and what was seen then may leave, or come, before the plan */
+    if (ahead) /* keys that the look found may leave memory, or come back, before the plan */
         fr_store_look(s->w.store, &s->batch.batch);
     if (ahead && draw(4) == 0)
         do_evict();

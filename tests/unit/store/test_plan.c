@@ -86,7 +86,7 @@ FR_CASE(the_gate_counts_the_whole_batch_before_dedup)
     assert_int_equal(view.count, 2);
     assert_int_equal(view.seen_ms, 5);
     assert_null(table_rows(&w, 0)->rows[0]);
-    /* The third occurrence is one of two: both see the row. */
+    /* This batch has the second and third occurrence; both see the row. */
     plan_key_times(&w, 99, 2, 6);
     assert_true(is_live(&w, 0, 99));
     assert_non_null(table_rows(&w, 0)->rows[0]);
@@ -157,7 +157,7 @@ FR_CASE(a_slot_that_does_not_admit_neither_counts_nor_admits)
     assert_int_equal(fr_store_find(w.store, 0, 7, &view), FR_E_NOT_FOUND);
     assert_int_equal(fr_store_find(w.store, 0, 8, &view), FR_OK);
     assert_int_equal(view.count, 1);
-    /* Once a row is there, it is read and touched through that slot too. */
+    /* Once the row exists, that slot reads and touches it, too. */
     plan_key_times(&w, 8, 1, 2);
     assert_int_equal(fr_store_find(w.store, 0, 8, &view), FR_OK);
     assert_true(view.kind == FR_IMAGE_ROW && view.show == 1.0f);
@@ -193,7 +193,7 @@ FR_CASE(a_slot_that_does_not_touch_leaves_seen_and_counters_but_marks_dirty)
     batch_id(b, 1, 6);
     fr_store_plan(w.store, &b->batch, 20, w.rows);
     assert_int_equal(fr_store_find(w.store, 0, 6, &view), FR_OK);
-    assert_int_equal(view.seen_ms, 20); /* of its admission */
+    assert_int_equal(view.seen_ms, 20); /* the watermark of its admission */
     assert_true(view.show == 0.0f);
     fr_stage_release(&stage);
     free(b);
@@ -220,7 +220,7 @@ FR_CASE(clicks_add_up_label_0_where_it_is_positive)
     world_close(&w);
 }
 
-/* f32 would stay at 2^24, one at a time. */
+/* As f32, a counter that grows by one would stay at 2^24. */
 FR_CASE(counters_go_on_beyond_2_to_the_24th)
 {
     struct world w, r;
@@ -350,7 +350,7 @@ FR_CASE(steady_batches_take_no_more_memory)
     for (int i = 0; i < 3; i++)
         fr_store_plan(w.store, &b->batch, 1, w.rows);
     uint64_t bytes = fr_store_bytes(w.store);
-    /* scratch is not what the store keeps */
+    /* kept bytes do not include scratch */
     assert_true(fr_store_kept_bytes(w.store) < bytes);
     const uint64_t *keys = table_rows(&w, 0)->keys;
     for (int i = 0; i < 50; i++)

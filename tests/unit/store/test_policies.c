@@ -183,7 +183,7 @@ static uint8_t model_judge(const struct model *m, const struct policies *p, cons
     return goes ? FR_ABSENT_CAPACITY : FR_ABSENT_SILENT;
 }
 
-/* Rows are few: every slice is a sweep. */
+/* There are few rows, so every slice is a whole sweep. */
 static void model_slice(struct model *m, const struct policies *p, const struct world *w, int64_t watermark_ms)
 {
     uint64_t bins[FR_SWEEP_BINS] = {0}, rows = 0, pending = 0;
@@ -249,7 +249,7 @@ struct run {
     struct test_state state;
     struct model m;
     struct test_batch batch;
-    struct fr_buffer section; /* "store", between its coming and the images' end */
+    struct fr_buffer section; /* the section "store", kept until all images have come */
     uint64_t random, epoch;
     uint64_t evicted; /* times that keys were in the cold store only */
 };
@@ -327,8 +327,8 @@ static void fill(uint64_t batch)
         r->batch.origin[i] = batch << 32 | i;
 }
 
-/* Includes what falls due after it. Rows that come back from the cold store for a refused batch
- * stay in memory. */
+/* Plans a batch, with the slices that fall due after it, and undoes both. Rows that were read back
+ * for a refused batch stay in memory. */
 static void plan_and_undo(uint64_t k, int64_t watermark_ms)
 {
     struct fr_buffer before = {0}, after = {0};
@@ -423,7 +423,7 @@ FR_CASE(every_gate_with_every_set_of_rules_does_what_the_model_does)
         for (uint32_t rules = 0; rules < RULE_SETS; rules++) {
             open_run(gate, rules, seed + gate * RULE_SETS + rules);
             run_batches();
-            /* The run must have met what it is about. */
+            /* The run must have had the events that the case is about. */
             assert_true(r->m.admitted > 50);
             for (uint32_t i = 0; i < RULES; i++)
                 assert_true(rules != 1u << i || r->m.expired[FR_ABSENT_IDLE + i] > 10);

@@ -66,8 +66,9 @@ static void plan_and_undo(struct undoing *u, const struct test_batch *b, int64_t
     assert_same_bytes(&u->before, &u->after);
 }
 
-/* Two in a row, the second while the first can still be refused; and the first again alone. Then
- * with the slices of `round` and the next between them. */
+/* Plans two batches in a row, the second while the first can still be refused, and undoes them;
+ * then the first one alone. Then the same with the slices of `round` and the next round between
+ * them. */
 static void plan_and_undo_two(struct undoing *u, const struct test_batch *a, const struct test_batch *b, uint64_t round,
                               bool looks)
 {
@@ -124,7 +125,7 @@ FR_CASE(plan_and_undo_change_nothing_at_any_moment)
         int64_t watermark_ms = (int64_t)round;
         random_groups(u.grouped, u.expanded, &u.w, &u.random);
         plan_and_undo(&u, u.grouped, watermark_ms + 5);
-        if (round % 3 == 0) /* twice, and then for good: the same batch again */
+        if (round % 3 == 0) /* the same batch again, first undone and then kept */
             plan_and_undo(&u, u.expanded, watermark_ms);
         else
             random_groups(u.grouped, u.expanded, &u.w, &u.random);
@@ -169,7 +170,7 @@ FR_CASE(two_plans_in_a_row_are_taken_back_the_later_one_first)
     undoing_close(&u);
 }
 
-/* What a second plan brings for good is what it would have brought alone. */
+/* A second plan that is kept has the effect that it would have had alone. */
 FR_CASE(a_plan_made_beside_a_step_gives_what_one_after_it_gives)
 {
     struct undoing u;
@@ -266,7 +267,7 @@ FR_CASE(quarantined_batches_without_end_take_no_more_memory)
         even_batch(b, &w, &random);
         fr_store_plan(w.store, &b->batch, 61, w.rows);
         fr_store_undo(w.store);
-        if (round < 200) /* what is near its limit grows once */
+        if (round < 200) /* buffers that are almost full grow once */
             bytes = fr_store_bytes(w.store);
         assert_true(fr_store_bytes(w.store) <= bytes);
     }

@@ -16,7 +16,7 @@ struct scene {
     bool wanders; /* users come one after the other */
 };
 
-static size_t other_row_bytes;                /* of the next scene_open, likewise */
+static size_t other_row_bytes;                /* for the next scene_open, too */
 static const struct fr_device_api *other_api; /* likewise; NULL: the emulated card's */
 static bool first_is_empty;                   /* the first batch has no user */
 
@@ -60,7 +60,7 @@ static void offer(struct scene *scene)
     scene->next++;
 }
 
-/* The ring is full all along, as behind a fast reader. */
+/* The ring is always full, as with a fast reader. */
 static void feed(struct scene *scene, uint64_t end)
 {
     struct run *run = &scene->run;
@@ -95,8 +95,8 @@ static void assert_same_runs(const struct scene *a, const struct scene *b)
     assert_int_equal(a->run.left_out, b->run.left_out);
 }
 
-/* Trains the stream with and without, and compares after each turn. Returns what was planned
- * beside. */
+/* Trains the stream with and without planning ahead, and compares after each turn. Returns the
+ * counts of the run that plans ahead. */
 static struct fr_trainer_run compare(const char *text, uint32_t (*unfit)(uint64_t number))
 {
     struct scene serial, beside;
@@ -144,7 +144,7 @@ static const char sliced[] =
 static const char gated[] = TEXT("admit: {count: 2}, expire: {idle: 30s},", "");
 static const char stepped[] = TEXT("admit: {count: 2}, expire: {idle: 30s, every: 3},", "watermark_step_max: 15s,");
 
-/* Of every batch two samples, one, or none; now and then all. */
+/* Two samples of a batch, one or none are unfit; now and then all are. */
 static uint32_t some_unfit(uint64_t number)
 {
     return number % 11 == 7 ? 0xffff : number % 3 == 1 ? 0x0120 : number % 3 == 2 ? 0x8000 : 0;
@@ -191,7 +191,8 @@ FR_CASE(a_slice_does_not_end_the_overlap)
     other_rule = (struct fr_expiry_policy){0};
 }
 
-/* A slice has nothing to look at yet, and will have once the next batch is planned. */
+/* The slice has no rows to examine yet; it would have some if the next batch were planned before
+ * it. */
 FR_CASE(what_a_plan_makes_is_not_looked_at_before_its_turn)
 {
     first_is_empty = true;
@@ -199,7 +200,7 @@ FR_CASE(what_a_plan_makes_is_not_looked_at_before_its_turn)
     first_is_empty = false;
 }
 
-/* A rule that looks at values waits for those of the step. */
+/* A rule that reads values waits for the values that the step gives. */
 FR_CASE(a_slice_that_looks_at_values_comes_after_the_step)
 {
     static const struct fr_expire_weak weak = {.norm = 0.05f};
@@ -315,7 +316,7 @@ static struct fr_store_counts make_rows(const char *text, bool serial, size_t ro
     "export: {topic: d}\n"                                                                                             \
     "metrics: {listen: \"127.0.0.1:0\", auc_half_life: [1m]}\n"
 
-/* Refused batches make them once more, and a plan beside a step too. */
+/* Refused batches make the rows once more, and so does a plan that is made beside a step. */
 FR_CASE(rows_that_a_plan_makes_begin_on_the_card_as_in_the_store)
 {
     static const char *const texts[] = {

@@ -70,7 +70,7 @@ static void assert_same_rows(const struct fr_store *a, const struct fr_store *b,
     struct fr_store_table_stats x, y;
     fr_store_stats(a, 0, &x);
     fr_store_stats(b, 0, &y);
-    x.bytes = y.bytes = 0; /* capacity of scratch */
+    x.bytes = y.bytes = 0; /* the capacity of scratch may differ */
     assert_memory_equal(&x, &y, sizeof(x));
     for (uint64_t key = 0; key < 29; key++) {
         struct fr_store_view u = {0}, v = {0};

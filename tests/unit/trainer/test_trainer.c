@@ -173,7 +173,7 @@ static void live_train(struct run *run)
     assert_int_equal(run->applied, applied + 1);
 }
 
-/* Whether an idle trainer cuts an epoch in the time of a heartbeat. */
+/* Returns whether an idle trainer cuts an epoch within the time of a heartbeat. */
 static bool beats(struct run *run)
 {
     struct fr_err err = {0};
@@ -265,7 +265,7 @@ FR_CASE(reading_stops_before_what_is_allowed_whoever_looks_late)
     remove_dir(dir);
 }
 
-/* What is allowed with an empty journal is 2 x unfolded_max; a batch may be larger than that. */
+/* With an empty journal 2 x unfolded_max bytes are allowed; a single batch may be larger. */
 FR_CASE(a_limit_that_is_smaller_than_a_batch_still_lets_one_come)
 {
     char dir[FR_TEST_FOLDER];

@@ -1,5 +1,5 @@
-/* The section "training": what it holds comes back, what is cut or changed is refused, and its
- * history is bounded. */
+/* The section "training": it reads back as written, a truncated or changed section is refused, and
+ * its history is bounded. */
 #include "case.h"
 
 #include <stdio.h>

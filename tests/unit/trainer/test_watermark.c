@@ -86,7 +86,7 @@ FR_CASE(a_sample_beyond_the_step_is_trained_and_the_watermark_rises_by_the_step)
     assert_int_equal(status.run.watermark_held, 1);
     feed(&run, 0, 0); /* the times of the stream still decide */
     assert_int_equal(watermark(&run), 3 * BATCH_SPAN - SECOND);
-    feed(&run, 0, -YEAR); /* and one of the past does not */
+    feed(&run, 0, -YEAR); /* and a time of the past has no effect */
     assert_int_equal(watermark(&run), 4 * BATCH_SPAN - SECOND);
     assert_int_equal(status_of(&run).run.watermark_held, 1);
     close_all(&run, dir, &text);
@@ -107,7 +107,8 @@ FR_CASE(a_history_begins_at_the_median_of_its_first_batch)
     }
 }
 
-/* Nothing points at a sample, so the batch is trained in parts: all of them rise from one place. */
+/* No sample is suspect, so the batch is trained in parts; all parts raise the watermark from the
+ * same value. */
 FR_CASE(parts_of_a_refused_batch_rise_one_step_together)
 {
     char dir[FR_TEST_FOLDER];

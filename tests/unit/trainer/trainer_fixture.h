@@ -194,8 +194,8 @@ static inline void run_close(struct run *run)
     fr_conf_free(run->conf);
 }
 
-/* One sample is unfit: its gradient, behind a normalization its weight's. Its label is off whatever
- * the logit. */
+/* Makes one sample unfit: its gradient, or after a normalization the gradient of its weight, is not
+ * finite. Its label is far off for any logit. */
 static inline void break_sample(struct fr_batch *batch, uint32_t i)
 {
     batch->columns[1].dense[i] = batch->weights[i] = 3e38f;
