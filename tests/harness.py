@@ -22,8 +22,8 @@ import urllib.request
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("FRESHET_BUILD", SOURCE / "build" / "release")).resolve()
 DATA = pathlib.Path(os.environ.get("FRESHET_DATA", SOURCE.parent / "shared" / "data" / "streams"))
-NODES = os.environ.get("FRESHET_NODES")  # a folder for nodes that suites have one after the other; tests/run makes and ends them
-gc.disable()  # streams are lists of millions, which it would walk again and again; a suite leaves no garbage worth it
+NODES = os.environ.get("FRESHET_NODES")  # folder of nodes that suites use one after another; tests/run makes and ends them
+gc.disable()  # streams are lists of millions of objects, which a collection would walk; a suite leaves little garbage
 PATIENCE = 300  # seconds; no load makes a sound test wait so long
 SKIP = 77
 
@@ -34,7 +34,7 @@ def skip(reason):
 
 
 def wait_until(condition, what):
-    """Polls condition() until it is true; its value is returned."""
+    """Polls condition() until its value is true, and returns the value."""
     deadline, pause = time.monotonic() + PATIENCE, 0.02
     while True:
         value = condition()
@@ -74,7 +74,7 @@ class Kafka:
         return lines[0]
 
     def _borrow(self):
-        """The first that no other suite has; its lock is held until the suite ends, however it does."""
+        """Takes the first node that no other suite has, and holds its lock until the suite ends."""
         for number in itertools.count():
             self.dir = os.path.join(NODES, str(number))
             lock = open(self.dir + ".lock", "w")
@@ -85,7 +85,7 @@ class Kafka:
                 lock.close()
 
     def _emptied(self):
-        """Its address, once the topics and groups of the suite before are gone; None: it does not run."""
+        """Returns the node's address, once the topics and groups of the previous suite are gone; None: the node does not run."""
         if not os.path.exists(os.path.join(self.dir, "address")):
             shutil.rmtree(self.dir, ignore_errors=True)
             return None
@@ -99,7 +99,7 @@ class Kafka:
         def no_topic_is_left():
             topics = [name for name in admin.list_topics(timeout=PATIENCE).topics if not name.startswith("__")]
             for future in (admin.delete_topics(topics) if topics else {}).values():
-                future.exception(PATIENCE)  # one that was being deleted is unknown
+                future.exception(PATIENCE)  # a topic that was being deleted is unknown
             return not topics
         wait_until(no_topic_is_left, "the node's topics are deleted")
         return address
@@ -149,7 +149,7 @@ class Broker:
 
 
 def last_epoch(state_dir):
-    """The last durable one of a state at rest."""
+    """The last durable epoch of a state that no daemon uses."""
     return int(re.search(r"\bepoch=(\d+)", tool("state", state_dir)[1]).group(1))
 
 
@@ -162,7 +162,7 @@ class Daemon:
             command += ["--set", item]
         self.log_path = pathlib.Path(log)
         self.log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        self.elsewhere = stderr is not None  # a descriptor: its log is not in the file
+        self.elsewhere = stderr is not None  # a descriptor: the log is not in the file
         self.process = subprocess.Popen([*map(str, command), *arguments], stderr=stderr if self.elsewhere else open(log, "ab"), stdout=subprocess.DEVNULL,
                                         env={**os.environ, **(env or {})})
         self.port = None
@@ -177,9 +177,9 @@ class Daemon:
             return file.read().decode(errors="replace")
 
     def _listening_port(self):
-        """Of its one socket that listens, by inode."""
+        """Finds the port of the daemon's only listening socket, by inode."""
         sockets = set()
-        with contextlib.suppress(OSError):  # it has just ended, or closed a descriptor
+        with contextlib.suppress(OSError):  # the process has just ended, or closed a descriptor
             sockets = {os.readlink(fd) for fd in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()}
         for fields in map(str.split, pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]):
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
@@ -211,7 +211,7 @@ class Daemon:
         return self.process.poll() is None
 
     def wait_exit(self, seconds=PATIENCE):
-        """A daemon whose log continues is slow (a sanitizer, a loaded machine), not stuck: it gets the time again, at most six times."""
+        """A daemon whose log continues is slow (a sanitizer, a loaded machine), not stuck: the wait begins again, at most six times."""
         for _ in range(6):
             written = len(self.log())
             try:

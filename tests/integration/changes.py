@@ -1,5 +1,5 @@
-"""What may change on a model that exists (docs/operating.md): settings of training are taken over at a restart, recorded with the first epoch that is trained so,
-and a kill leaves the state before or after, never between.
+"""What may change on a model that exists (docs/operating.md): changed settings of training apply at a restart and are recorded with the first epoch that is
+trained with them; a kill leaves the state of before or of after the change.
 
 Cases: a rate changed on a live model, a kill -9 right after, the rest: nothing is lost, the history says since when, a replica follows without a new model; a
 start that made no epoch changes nothing; a drain records a change without samples; all that may change does at once, and back; a lockstep run changed after an epoch is the same with kills and without;
@@ -96,7 +96,7 @@ class Cases:
     def a_drain_records_a_change_without_samples(self):
         state = self.work.path / "live"
         epoch, recorded = last_epoch(state), changes(state)
-        for _ in range(2):  # the second finds nothing changed
+        for _ in range(2):  # the second start finds no change
             daemon = self.live([RATE, "tasks.0.weight=0.5"])
             wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
             daemon.drain()
@@ -126,7 +126,7 @@ class Cases:
             assert tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", "live.delta")[1].strip().splitlines()[-1].startswith("verified:")
 
     def a_model_record_that_changes_reaches_replicas_through_a_kill(self):
-        """Producers came first: what nothing in the state depends on comes and goes, and replicas get another model record with all parameters."""
+        """Slots and labels on which nothing in the state depends are added and removed, and replicas get another model record with all parameters."""
         state, topic = self.work.path / "live", "live.delta"
 
         def models():  # {fingerprint of a model record: epoch}, in the order of epochs

@@ -1,6 +1,6 @@
-/* A wall clock that a test sets: preloaded (LD_PRELOAD), adds to CLOCK_REALTIME the milliseconds
- * that stand, as a native 64-bit integer, at the begin of the file that FRESHET_CLOCK names. Other
- * clocks are as they are. */
+/* A wall clock that a test sets. When this library is preloaded (LD_PRELOAD), it adds to
+ * CLOCK_REALTIME the number of milliseconds at the beginning of the file that FRESHET_CLOCK names
+ * (a native 64-bit integer). Other clocks do not change. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
 A record from a host whose clock is a year ahead: event time and Kafka timestamp agree, and the topic takes it (Kafka up to 3.9 does by default).
 
 Live it is refused: counted, logged and dead-lettered with the reason; the watermark stays with the stream, no user expires and decayed AUC stays defined.
-In lockstep, where no wall clock decides, `watermark_step_max` bounds what it does: it is trained, and two runs over the log are equal.
+In lockstep, where no wall clock decides, `watermark_step_max` bounds the effect of that record: it is trained, and two runs over the log are equal.
 
 This host's clock, set back by three hours in a running daemon and before a start (clock_shim.c): nothing is refused, reading pauses, says which clock is wrong,
 and continues by itself. All producers two hours ahead: reading pauses, and a restart with `malformed_max: 1` passes over them. The ledger is exact each time.
@@ -49,7 +49,7 @@ def create_topic(kafka, topic):
 
 
 def produce(kafka):
-    """One minute of samples that ends now, the record that is a year ahead in the middle; gives the time of the last good one."""
+    """Produces one minute of samples that ends now, with the record that is a year ahead in the middle. Returns the time of the last good one."""
     create_topic(kafka, "samples")
     producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address})
     now = int(time.time() * 1000)
@@ -178,7 +178,7 @@ def all_ahead(work, kafka):
     send(kafka, topic, 500, 1500, 2 * 3600000)
     reason = wait_until(lambda: not_ready(daemon), "reading pauses")
     of_the_last = re.search(r"all of the last (\d+) records lie more than ingest.future_max after this host's clock", reason)
-    # on a machine that stands still for seconds not all 1500 are read before the pause: test_clocks.c has the exact numbers
+    # on a machine that stands still for seconds, fewer than 1500 are read before the pause; test_clocks.c has the exact numbers
     assert of_the_last and 1000 <= int(of_the_last[1]) <= 1500, reason
     delivered, trained, dead = positions(daemon)
     assert trained == 500 and delivered == 500 + dead and dead < 1000, (delivered, trained, dead)

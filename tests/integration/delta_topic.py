@@ -1,8 +1,8 @@
 """The delta topic on a real Kafka: the cases of unit_exporter_kafka, which a plain unit run skips for want of a broker; none may be skipped here.
 
-And a topic that is not what it was: deleted under a running daemon, moved by name, given partitions, its beginning deleted, a restored copy of the state, a kill
-while the topic is filled. In each a fresh replica, ours and one that knows the text only, ends with the daemon's dump. Two fresh states on one topic: no process
-goes on as if it were alone.
+Further cases have a topic that is not what it was: deleted under a running daemon, moved by name, given partitions, its beginning deleted, a restored copy of the state, a kill
+while the topic is filled. In each case fresh replicas, ours and one written from the text alone, end with the daemon's dump. With two fresh states on one
+topic, no process continues as if it were alone.
 """
 import collections
 import pathlib
@@ -19,7 +19,7 @@ from harness import *  # noqa: E402,F403
 
 CONFIG = SOURCE / "tests/integration/operating.yaml"
 NP = 2
-BACKLOG = int(os.environ.get("FRESHET_BACKLOG", 400))  # epochs; thousands by hand: beside a busy machine they take minutes
+BACKLOG = int(os.environ.get("FRESHET_BACKLOG", 400))  # epochs; by hand thousands, which take minutes on a busy machine
 
 
 def unit_cases(address):
@@ -33,7 +33,7 @@ def unit_cases(address):
 
 
 class Life:
-    """A state that has lived: several folds, so that the journal no longer begins with epoch 1."""
+    """A state after several folds, so that the journal no longer begins with epoch 1."""
 
     def __init__(self, work, kafka, name):
         self.work, self.kafka, self.name = work, kafka, name
@@ -76,7 +76,7 @@ class Life:
         return min((int(file.stem) for file in (self.state / "journal").glob("*.fj")), default=0) > 1
 
     def expect_whole(self, state=None, topic=None, strays=0):
-        """Both replicas, started again, hold what the state holds; so many records are nobody's."""
+        """Expects that both replicas, started again, hold what the state holds, and that this number of records belongs to no writer."""
         state, topic = state or self.state, topic or self.topic
         _, out, _ = tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)
         assert out.splitlines()[-1].startswith("verified:"), out
@@ -186,7 +186,7 @@ class Cases:
         life.expect_whole(topic="half.anew")
 
     def _refuse(self, life, refuses):
-        """The broker takes no record of the delta topic, or takes them again."""
+        """Makes the broker refuse all records of the delta topic, or accept them again."""
         resource = confluent_kafka.admin.ConfigResource("topic", life.topic, set_config={"max.message.bytes": "60" if refuses else "1048588"})
         for future in life.admin.alter_configs([resource]).values():
             future.result(PATIENCE)
@@ -216,14 +216,14 @@ class Cases:
 
     def a_topic_that_takes_one_record_at_once_gets_an_epoch_of_several(self):
         life = self.life("single")
-        life.create(life.topic, NP, **{"max.message.bytes": str((64 << 10) + 128)})  # what the start asks for
+        life.create(life.topic, NP, **{"max.message.bytes": str((64 << 10) + 128)})  # the size that the start requires
         life.produce(20000)
         life.to_the_end(sets=["export.piece_max=64KiB", "export.drain_timeout=5s", "epoch=10m", "unfolded_max=64MiB"])
         epochs = collections.Counter()  # bytes
         for partition, records in delta.read_topic(self.kafka.address, life.topic).items():
             for _, value in records:
                 epochs[partition, delta.parse(value)["e"]] += len(value)
-        assert max(epochs.values()) > (64 << 10) + 128, epochs  # at once it was refused
+        assert max(epochs.values()) > (64 << 10) + 128, epochs  # larger than the limit in one piece
         life.expect_whole()
 
     def an_open_transaction_of_another_producer_hides_nothing(self):

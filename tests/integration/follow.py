@@ -1,5 +1,5 @@
 """libfreshet_follow and `freshet follow` through outages of a real Kafka: brokers that are stopped or hang, a topic that is made anew, one that lost its beginning
-before or while a replica reads it. What is served is served on meanwhile, the state tells what is waited for, and every replica ends with the daemon's last epoch.
+before or while a replica reads it. Meanwhile replicas continue to serve, their state reports what they wait for, and every replica ends with the daemon's last epoch.
 """
 import ctypes
 import pathlib
@@ -68,7 +68,7 @@ class Follow:
         return self.state().problem.decode()
 
     def score(self):
-        """Of one sample; None: not served yet."""
+        """The score of one sample; None: no epoch is served yet."""
         scores, n = (ctypes.c_float * 4)(), ctypes.c_uint32(4)
         status = self.library.freshet_reader_score(self.reader, JSON_FORM, SAMPLE, ctypes.c_size_t(len(SAMPLE)), scores, ctypes.byref(n))
         return scores[0] if status == 0 else None
@@ -95,12 +95,12 @@ class Cases:
                                                                          "unfolded_max=64KiB", "heartbeat=500ms", "export.dense_every=0s", *sets])
 
     def more(self, daemon, count=200):
-        """Trained and published; an epoch after which there are heartbeats only, and so (`dense_every` 0) no other scores."""
+        """Waits until everything is trained and published. Returns an epoch after which only heartbeats come, so that scores (`dense_every` 0) stay the same."""
         produce(self.kafka.address, "live", live_samples(self.produced, count))
         self.produced += count
         status = lambda: daemon.json("/status")
         trained = lambda now: now["samples"]["trained"] == self.produced and now["epoch"]
-        last = wait_until(lambda: trained(status()), f"{self.produced} samples are trained") + 1  # they may be in the open epoch
+        last = wait_until(lambda: trained(status()), f"{self.produced} samples are trained") + 1  # samples may be in the open epoch
         wait_until(lambda: status()["acked"] >= last, f"epoch {last} is published")
         return last
 
@@ -117,7 +117,7 @@ class Cases:
         assert producer.flush(PATIENCE) == 0
 
     def lose_beginning(self, topic, offsets=None):
-        """What lies before the offsets, else all but the last record of each partition."""
+        """Deletes the records before the offsets; without offsets all but the last record of each partition."""
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "looks"})
         ends = [consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, p))[1] for p in range(2)]
         consumer.close()
@@ -184,7 +184,7 @@ class Cases:
     def a_topic_without_its_beginning_is_told_until_a_snapshot_comes(self):
         daemon = self.daemon("headless")
         self.more(daemon)
-        daemon.process.send_signal(signal.SIGSTOP)  # once a minute it looks at its topic, and would fill it
+        daemon.process.send_signal(signal.SIGSTOP)  # the daemon checks its topic once a minute, and would fill it
         self.lose_beginning("headless.delta")
         folder = self.work.path / "headless/snapshots"
         with Follow(self.kafka.address, "headless.delta", snapshots=folder) as follow:
@@ -254,7 +254,7 @@ class Cases:
             assert follow.caught_up() == OK and follow.state().epoch == half
             with freshet.Replica.follow(self.kafka.address, "copied") as replica:
                 assert replica.info.epoch == half
-                self.send("copied", early * 50 + rest)  # what is held already is passed over, and takes time
+                self.send("copied", early * 50 + rest)  # passing over records that the replica has takes time
                 assert follow.caught_up() == OK and follow.state().epoch == last, (follow.state().epoch, last)
                 replica.wait_caught_up(PATIENCE)
                 assert replica.info.epoch == last, (replica.info.epoch, last)

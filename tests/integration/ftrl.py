@@ -1,5 +1,5 @@
-"""Logistic regression with FTRL-Proximal (McMahan et al. 2013) over a stream of samples in batches, written from the paper for reference_auc.py: what the daemon's
-`ftrl` must give at batches for which the data folder has no run.
+"""Logistic regression with FTRL-Proximal (McMahan et al. 2013) over a stream of samples in batches, written from the paper for reference_auc.py. It gives what the
+daemon's `ftrl` must give in batches for which the data folder has no run.
 
 Every sample of a batch is scored with the weights before it; then each feature takes one step on the sum of its gradients. Features are those of the reference runs: one
 per id of a slot (value 1/n for each of n ids), one per number of `dense`, a bias; all weights begin at 0.

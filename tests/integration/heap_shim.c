@@ -1,7 +1,7 @@
-/* Counts what the heap holds: preloaded (LD_PRELOAD), keeps the bytes of all blocks in use, as a
- * native 64-bit integer, at the begin of the file that FRESHET_HEAP names.
+/* Counts what the heap holds. When this library is preloaded (LD_PRELOAD), it keeps the bytes of
+ * all blocks in use at the beginning of the file that FRESHET_HEAP names (a native 64-bit integer).
  *
- * Resident memory is a poor witness of a leak: an allocator takes and keeps pages by megabytes as
+ * Resident memory shows leaks badly, because an allocator takes and keeps megabytes of pages as
  * threads happen to meet. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-"""`export.format: hps`: a consumer that knows the layout of NVIDIA HPS alone ends with the values that replicas have, through kills of the daemon, in f16 and f32. What it
-cannot be told, tombstones, is counted. A state that begins from a savepoint sends all of its rows.
+"""`export.format: hps`: a consumer that knows the layout of NVIDIA HPS alone ends with the values that replicas have, through kills of the daemon, in f16 and f32. Tombstones,
+which the layout cannot express, are counted. A state that begins from a savepoint sends all of its rows.
 """
 import pathlib
 import random
@@ -106,7 +106,7 @@ class Cases(Live):
         self.admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
 
     def rows_that_a_topic_refused_come_when_it_takes_them(self):
-        """The delta topic holds the epochs meanwhile: what it shows says nothing of the other one."""
+        """Meanwhile the delta topic gets the epochs: what it shows as complete says nothing about the topics for HPS."""
         topic = "hps_et.refused.user"
         self.admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1, config={"max.message.bytes": "200000"})])[topic].result(PATIENCE)
         unfit = self.daemon("refused", wait_http=False)

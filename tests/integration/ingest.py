@@ -38,7 +38,7 @@ class Cases:
     def __init__(self, work, kafka):
         self.work, self.kafka = work, kafka
         self.admin = kafka_admin.AdminClient({"bootstrap.servers": kafka.address})
-        self.made = 0  # samples so far: the number of the next one
+        self.made = 0  # samples so far, which is the number of the next sample
 
     # ---- the log ----
 
@@ -48,7 +48,7 @@ class Cases:
                 for future in self.admin.create_topics([kafka_admin.NewTopic(topic, partitions, 1, config=config or {})]).values():
                     future.result(PATIENCE)
                 return True
-            except confluent_kafka.KafkaException as error:  # a deleted one is still being forgotten
+            except confluent_kafka.KafkaException as error:  # the broker still forgets a deleted topic
                 if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
                 return False
@@ -84,7 +84,7 @@ class Cases:
         return self.work.daemon(config, self.work.path / f"{model}.log", sets, arguments=arguments, **options)
 
     def run(self, model, ingest, until="end", code=0, more=(), **options):
-        """A bounded run; returns its log."""
+        """Makes a bounded run; returns its log."""
         daemon = self.daemon(model, ingest, ["--until", until, *more], wait_http=False, **options)
         daemon.expect_exit(code)
         return daemon.log()
@@ -151,8 +151,8 @@ class Cases:
         self.put("after", 0, 100)
         self.put("after", 1, 100)
         before = self.made
-        ingest = f"topic: after, batch_size: 1, files: [{plain}, {zipped}]"  # small batches: slow enough to be met on the way
-        daemon = self.daemon("files", ingest, sets=["epoch=50ms"])  # many in the second file: one of them is met
+        ingest = f"topic: after, batch_size: 1, files: [{plain}, {zipped}]"  # small batches, so that the run is slow enough to be killed on the way
+        daemon = self.daemon("files", ingest, sets=["epoch=50ms"])  # many epochs are cut in the second file; the kill comes in one of them
         wait_until(lambda: any(p["topic"] == f"file:{zipped}" and p["offset"] > 0 for p in daemon.json("/status").get("partitions", [])),
                    "durable in the second file")
         reason = daemon.json("/readyz").get("reason")
@@ -200,7 +200,7 @@ class Cases:
         path.write_text("".join(lines[:-1]) + sample(0) + "\n" + sample(self.made) + "\n")
         log = self.run("alone", f"files: [{path}]", code=3)
         assert "line 499 of" in log and "another state_dir" in log, log[-800:]
-        path.write_text("".join(lines) + sample(self.made) + "\n")  # a line more is read
+        path.write_text("".join(lines) + sample(self.made) + "\n")  # an added line is read
         self.made += 1
         self.run("alone", f"files: [{path}]")
         assert self.positions("alone")[1] == 501
@@ -208,7 +208,7 @@ class Cases:
     def files_alone_need_no_brokers_until_there_are_some(self):
         path, state = self.file("offline.jsonl", 500, "not json\n"), self.work.path / "offline"
         letters = state / "dead_letters.jsonl"
-        for _ in range(2):  # the second has nothing to read
+        for _ in range(2):  # the second run has nothing to read
             log = self.run("offline", f"files: [{path}]", brokers=False, sets=["snapshot.at_drain=true"])
             assert "event=no_brokers" in log and (state / "snapshots/CURRENT").exists(), log[-1500:]
             letter, = [json.loads(line) for line in letters.read_text().splitlines()]
@@ -254,7 +254,7 @@ class Cases:
         daemon.kill()
         self.put("spoiled", 0, 250)
         self.put("spoiled", 1, 100)
-        daemon = self.daemon("spoiled", "topic: spoiled", ["--skip", "spoiled:0:200-449"], sets=["epoch=20ms"])  # may be named again, and need not be
+        daemon = self.daemon("spoiled", "topic: spoiled", ["--skip", "spoiled:0:200-449"], sets=["epoch=20ms"])  # the range may be named again, and need not be
         wait_until(lambda: sum(p["trained"] for p in daemon.json("/status").get("partitions", [])) == 499, "all but the ranges")
         assert {p["partition"]: (p["skipped"], p["skips"]) for p in daemon.json("/status")["partitions"]} == \
             {0: (250, [[200, 449]]), 1: (1, [[150, 150]])}, daemon.json("/status")["partitions"]
@@ -286,7 +286,7 @@ class Cases:
         assert len(dumps[0]) > 2200 and dumps[0] == dumps[1], [pair for pair in zip(*dumps) if pair[0] != pair[1]][:3]
 
     def lose(self, topic, damage, first_ms=None):
-        """Three models trained on 200 samples of one log, then `damage`; the log that `stop` exits with, and the others' positions."""
+        """Trains three models on 200 samples of one log, then calls `damage`. Returns the log with which `stop` exits, and the positions of the other two."""
         self.create(topic, 1)
         self.put(topic, 0, 200, first_ms)
         for policy in ("stop", "earliest", "latest"):
@@ -340,7 +340,7 @@ class Cases:
         return producer
 
     def an_open_transaction_is_waited_for_and_told(self):
-        """Live, and by a bounded run, which has to reach what was committed behind it, and an end that only the marker of an abort passes."""
+        """An open transaction in live mode, and in a bounded run. The run must reach what was committed after the transaction began, and an end that only the marker of an abort passes."""
         self.create("opened", 2)
         self.put("opened", 0, 100)
         daemon = self.daemon("opened", "topic: opened, ready_lag: 1s")
@@ -395,7 +395,7 @@ class Cases:
             assert f"topic {topic} is compacted (cleanup.policy={policy})" in log and "set cleanup.policy=delete" in log, log[-800:]
 
     def a_right_taken_away_is_waited_for(self):
-        """self.kafka asks for a login; the tests' own clients may do everything."""
+        """self.kafka requires a login; the tests' own clients may do everything."""
         login = dict(line.split("=", 1) for line in pathlib.Path(self.kafka.more["properties"]).read_text().splitlines())
         user, address = "User:" + login["sasl.username"], self.kafka.address
 
@@ -462,7 +462,7 @@ class Cases:
         for topic in ("bomb", "sober"):
             bomber.produce(topic, bytes(size), on_delivery=lambda error, message: refused.append(message.topic()) if error else None)
             assert bomber.flush(PATIENCE) == 0
-        assert refused == ["sober"], refused  # brokers measure what they inflate
+        assert refused == ["sober"], refused  # brokers compare the inflated size with the limit
         self.put("bomb", 0, 100)
         daemon = self.daemon("bomb", "topic: bomb", sets=["memory_limit=64MiB"])
         wait_until(lambda: self.trained(daemon) == 100, "what comes behind it")

@@ -1,5 +1,5 @@
-"""A cluster of two brokers, of which one ends: a partition whose only replica was there has no leader. It delays itself and nothing else: not the start of
-freshetd, not training of the other partition; and it is read when its broker is back."""
+"""A cluster of two brokers, of which one ends: a partition whose only replica was there has no leader. This partition delays neither the start of
+freshetd nor training of the other partition, and is read when its broker is back."""
 import pathlib
 import sys
 
@@ -64,7 +64,7 @@ with Workspace() as work, Kafka(own=True) as first, Kafka("--join", first.dir) a
     second.start()
     for _ in range(2):
         if score.wait(PATIENCE) == 1 and "no epoch of empty.delta was served" not in said.read_text():
-            score = start_score()  # the tool's patience, 30 s, ended while the broker started
+            score = start_score()  # the tool waits 30 s, which ended while the broker started
     assert score.wait(PATIENCE) == 1 and "no epoch of empty.delta was served" in said.read_text(), "it read both partitions, to their ends: " + said.read_text()
     print("ok a command waits for the leader", flush=True)
     wait_until(lambda: trained(daemon) == 3 * EACH, "the partition that waited is trained")

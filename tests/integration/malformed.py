@@ -109,7 +109,7 @@ def resident_bytes(pid):
 
 
 def heap_bytes(path):
-    """Of all blocks in use (heap_shim.c)."""
+    """Bytes of all blocks in use (heap_shim.c)."""
     return int.from_bytes(path.read_bytes(), sys.byteorder)
 
 

@@ -116,12 +116,12 @@ class Cases:
                                 f"state_dir={self.work.path / topic}", f"export.topic={topic}.delta", *sets], **options)
 
     def run_lockstep(self, topic, sets=()):
-        """Trains to the end; the tasks of its metrics."""
+        """Trains to the end of the stream. Returns the tasks of the metrics."""
         self.daemon(topic, [*LOCKSTEP, *sets], wait_http=False).expect_exit(0)
         return json.loads(tool("dump", "--state-dir", self.work.path / topic, "--metrics")[1])["tasks"]
 
     def fixed_score(self, topic):
-        """The function that the layer `fixed` computed all along."""
+        """The function that the layer `fixed` computes in every run."""
         dump = [json.loads(line) for line in tool("dump", "--state-dir", self.work.path / topic)[1].splitlines()]
         dense = {line["dense"]: line["values"] for line in dump if "dense" in line}
         kernel, bias = dense["fixed/kernel"], dense["fixed/bias"][0]

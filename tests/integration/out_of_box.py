@@ -1,4 +1,4 @@
-"""Good out of the box: conf/samples/general.yaml with its slots renamed, and nothing else, beside the best reference run of any model.
+"""Good out of the box: conf/samples/general.yaml with its slots renamed, and nothing else changed, compared with the best reference run of any model.
 
 Every public stream of 10^4 samples or more is read as a backlog from a topic of one partition on a real Apache Kafka, with default batches: live mode, small
 while the model is young, then `batch_size`. A slot of the stream takes the place of the sample's slot of its kind: one id, several ids, numbers. Asserted: the

@@ -1,7 +1,7 @@
 """What /metrics and /readyz say while something is away, and after it (docs/http.md): a Kafka that stops and comes back, one that hangs, a daemon
 that is killed.
 
-What is not known is NaN; who is away is named; counters of the history are never seen to fall, or Prometheus counts from zero again.
+An unknown value is NaN, the text names who is away, and counters of the history are never seen to fall, which Prometheus would take for a reset.
 """
 import math
 import pathlib
@@ -33,7 +33,7 @@ def series(daemon):
 
 
 def wait_for(daemon, what, **wanted):
-    """Until each series, by a keyword that its name begins or ends with, has its value."""
+    """Waits until each series has its value; a keyword is what the name begins or ends with."""
     def all_there():
         values = series(daemon)[0]
         return values if all(values.get("freshet_" + name) == value for name, value in wanted.items()) else None
@@ -60,7 +60,7 @@ with Workspace() as work, Kafka(own=True) as kafka:
     now = time.time()
     for name in ("process_start_time_seconds", "freshet_last_durable_timestamp_seconds", "freshet_last_published_timestamp_seconds"):
         assert now - 600 < before[name] <= now + 1, (name, before[name], now)
-    # looked at once a second, also before there was a store
+    # the disk is looked at once a second, also before there is a store
     before = wait_until(lambda: (lambda v: v if v["process_open_fds"] > 20 else None)(series(daemon)[0]), "descriptors of a store and of clients")
     assert 1e6 < before["process_resident_memory_bytes"] < 1e10 and before["process_open_fds"] < before["process_max_fds"]
     status = dict(re.findall(r"(\w+):\s+(\d+)", pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()))

@@ -1,8 +1,8 @@
 """Our /metrics as Prometheus sees it. Usage: prometheus.py [--scrape SECONDS]
 
-Without an option: `promtool check metrics` has nothing to say. With --scrape (by hand): a real Prometheus scrapes every second while samples come at a steady
-rate, the daemon is killed and restarted, and Kafka is away for a while. Then its own functions are asked: no counter of the history was seen to begin
-anew, rate() stays near the truth, and the outage can be seen. Both need Debian's package `prometheus` (19 MB), which tests/packages does not install.
+Without an option: `promtool check metrics` reports nothing. With --scrape (by hand): a real Prometheus scrapes every second while samples come at a steady
+rate, the daemon is killed and restarted, and Kafka is away for a while. Then Prometheus's own functions are asked: no counter of the history was seen to begin
+again, rate() stays near the truth, and the outage can be seen. Both need Debian's package `prometheus` (19 MB), which tests/packages does not install.
 """
 import pathlib
 import socket
@@ -80,7 +80,7 @@ def scrape(work, kafka, start, seconds):
         stream.begin = time.monotonic()
         stream.start()
         time.sleep(seconds)
-        before = time.time()  # a steady state before anything happens
+        before = time.time()  # the steady rate before anything happens
         daemon.kill()
         daemon = start()
         wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready again")

@@ -108,7 +108,7 @@ class Cases:
         return position, counters
 
     def letters_are_right(self, name, topic, records, left_out, repeated=False):
-        """records: offset -> (key, value) as sent; left_out: how many letters there are."""
+        """records: offset -> (key, value) as sent; left_out: the expected number of letters."""
         letters = read_letters(self.kafka.address, f"{name}.dead")
         offsets = [offset for offset, *_ in letters]
         assert repeated or len(offsets) == len(set(offsets)), f"{name}: {len(offsets) - len(set(offsets))} records have two letters"
@@ -187,7 +187,7 @@ class Cases:
         assert len({offset for offset, *_ in letters}) >= position["quarantined"], "a record that was left out has no letter"
 
     def a_record_split_between_batches_has_one_letter(self):
-        """Large enough that batches share its bytes; in lockstep too."""
+        """A record that is so large that batches share its bytes, live and in lockstep."""
         for name, sets in (("split", ()), ("split-lockstep", ("ingest.lockstep={records: 4, epoch_batches: 2}",))):
             create_topic(self.kafka.address, name)
             samples = [dict(sample, y={"click": 0.5}) if broken else sample for sample, broken in self.stream[:4000]]
@@ -201,7 +201,7 @@ class Cases:
 
     def epochs_wait_for_the_letters(self):
         create_topic(self.kafka.address, "waits")
-        create_topic(self.kafka.address, "waits.dead", **{"max.message.bytes": "16"})  # refuses everything
+        create_topic(self.kafka.address, "waits.dead", **{"max.message.bytes": "16"})  # the topic refuses every letter
         samples = [dict(sample, y={"click": 0.5}) if broken else sample for sample, broken in self.stream[:1000]]
         self.produce("waits", samples)
         daemon = self.daemon("waits")

@@ -45,7 +45,7 @@ def run(block):
 
 
 def tutorial():
-    """All of its commands in one shell, with another port. What they started is gone at the end, however it comes."""
+    """All of its commands in one shell, with another port. Processes that the commands started are ended in any case."""
     words = "".join(re.findall(r"^```sh\n(.*?)^```$", (SOURCE / "docs/tutorial.md").read_text(), re.S | re.M))
     with socket.create_server(("127.0.0.1", 0)) as free:
         words = words.replace("127.0.0.1:8080", f"127.0.0.1:{free.getsockname()[1]}")

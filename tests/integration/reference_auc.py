@@ -57,7 +57,7 @@ def statistics(values):
 
 
 class Trainer:
-    """Runs beside each other, one worker each; in lockstep the numbers do not depend on it."""
+    """Makes runs at the same time, one worker each; in lockstep the numbers do not depend on that."""
 
     def __init__(self, work, kafka, pool, every_seed):
         self.work, self.kafka, self.pool, self.every_seed, self.topics, self.runs = work, kafka, pool, every_seed, {}, {}
@@ -83,7 +83,7 @@ class Trainer:
         return [tasks[label]["lifetime"] for label in labels_of(name) if label in tasks]
 
     def measure(self, stream_name, model):
-        """Over seeds, label by label."""
+        """The means over seeds, label by label."""
         runs = [run.result() for run in self.runs[stream_name, model]]
         return [{key: statistics([run[label][key] for run in runs]) for key in ("auc", "logloss")} for label in range(len(runs[0]))]
 

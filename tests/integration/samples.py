@@ -103,7 +103,7 @@ def general(stream):
 
 
 def some_user(rng):
-    """One of 400 in nine of ten impressions, else one of 6000 who come back three times or so."""
+    """A user: one of 400 in nine of ten impressions, otherwise one of 6000 who come back about three times."""
     return rng.randrange(400) if rng.random() < 0.9 else 400 + rng.randrange(6000)
 
 
@@ -208,7 +208,7 @@ MODELS = {
     "mmoe": (mmoe, "array", {"click": 0.85, "long_view": 0.85, "like": 0.85}),
 }
 IMPRESSIONS = 200000  # trained
-DENSE = ("counts", "price", "length", "numbers")  # packed as numbers
+DENSE = ("counts", "price", "length", "numbers")  # slots that are packed as numbers
 BEGUN = 400  # records of the stream whose rows are looked at for their first values
 LEARNED = 0.95  # share of a part's rows
 COUNTED = ("/mean", "/variance", "/count")  # parameters that no loss reaches: statistics of the samples

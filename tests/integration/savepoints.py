@@ -1,5 +1,5 @@
-"""Savepoints (docs/operating.md): taken beside training, by policy, at a drain and of a stopped state; whole or not there, also under kills; a state that begins
-from one goes on as if nothing had happened, in a new timeline.
+"""Savepoints (docs/operating.md): taken beside training, by policy, at a drain and of a stopped state; whole or not there, also under kills. A state that begins
+from a savepoint continues as if nothing had happened, in a new timeline.
 """
 import pathlib
 import random
@@ -37,7 +37,7 @@ class Cases:
     def __init__(self, work, kafka):
         self.work, self.kafka = work, kafka
         self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
-        self.plain = work.path / "plain.yaml"  # which says where the state lies
+        self.plain = work.path / "plain.yaml"  # the configuration that says where the state is
         self.plain.write_text(LOCKSTEP.read_text().replace("state_dir: ./state", f"state_dir: {work.path}/whole"))
         for future in self.admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1) for topic in ("live", "lockstep")]).values():
             future.result(PATIENCE)
@@ -140,7 +140,7 @@ class Cases:
     # ---- history is rewound on the topic that replicas follow ----
 
     def expect_followed(self, name, topic, timeline):
-        """Replicas begun anew, ours and one that knows the text only, hold what the state holds."""
+        """Expects that new replicas, ours and one written from the text alone, hold what the state holds."""
         state = self.work.path / name
         verified = tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)[1].strip().splitlines()[-1]
         assert verified.startswith(f"verified: timeline {timeline} "), verified
@@ -170,7 +170,7 @@ class Cases:
         again = self.lockstep("half", [topic], arguments=["--new-timeline", "1"])
         assert "event=new_timeline timeline=2" in again.log() and "instead=4" in again.log(), again.log()
         self.expect_followed("half", "half.delta", 4)
-        once = self.lockstep("half", [topic], arguments=["--new-timeline", "1"])  # as a unit file does at every start
+        once = self.lockstep("half", [topic], arguments=["--new-timeline", "1"])  # a systemd unit passes the option at every start
         assert "event=timeline_left_before left=1 timeline=4" in once.log() and "event=rebase " not in once.log(), once.log()
         self.expect_followed("half", "half.delta", 4)
 
@@ -210,7 +210,7 @@ class Cases:
         urls = [f"http://127.0.0.1:{daemon.port}" for daemon in daemons]
 
         def settled():
-            """What each says of itself, once that is of all samples; /auc is published once a second."""
+            """The metrics that each model reports, once they include all samples; /auc is published once a second."""
             documents = [daemon.json("/auc") for daemon in daemons]
             return documents if all(d.get("tasks", {}).get("click", {}).get("lifetime", {}).get("weight") == count for d in documents) else None
         left, right = (document["tasks"]["click"] for document in wait_until(settled, "both tell the metrics of all samples"))

@@ -44,7 +44,7 @@ class Cases(Live):
         wait_until(lambda: daemon.json("/status").get("snapshot", {}).get("current") == name, f"CURRENT names {name}")
 
     def replica(self, directory, topic):
-        """Begins with a snapshot and goes on from the topic, where the manifest says."""
+        """A replica that begins with a snapshot and continues with the topic at the place that the manifest names."""
         replica = delta.Replica(2)
         offsets = replica.begin(directory)["delta_offsets"]
         offsets = offsets or [0, 0]  # a hint
@@ -70,7 +70,7 @@ class Cases(Live):
         replica = self.replica(directory, topic)
         assert replica.tombstones > 100 and replica.applied == last_epoch(state) > int(epoch)
         assert delta.dump_lines(replica) == dump(state), "the daemon's dump"
-        follower = delta.Replica(2)  # one that never began anew, as of the snapshot's epoch
+        follower = delta.Replica(2)  # a replica that followed from the beginning, as of the snapshot's epoch
         for partition, records in delta.read_topic(self.kafka.address, topic).items():
             for _, value in records:
                 if delta.parse(value)["e"] <= int(epoch):
@@ -173,7 +173,7 @@ class Cases(Live):
             made |= wait_until(lambda: {p[0].name for p in snapshots(folder)} - made if folder.exists() else set(), "another snapshot by policy")
         daemon.drain()
         kept = snapshots(folder)
-        assert 2 <= len(kept) <= 3 and [p[2] for p in kept].count(True) == 1, kept  # one more while CURRENT is behind
+        assert 2 <= len(kept) <= 3 and [p[2] for p in kept].count(True) == 1, kept  # one more as long as CURRENT names an older one
         for directory, _, _ in kept:
             check(directory)
 
@@ -201,7 +201,7 @@ class Cases(Live):
         assert (folder / "CURRENT").read_text().startswith("operated-1-")
 
     def delete_records(self, topic):
-        """All that the topic holds now, as its retention would in time."""
+        """Deletes all that the topic holds now, as its retention would in time."""
         ends = {p: records[-1][0] + 1 for p, records in delta.read_topic(self.kafka.address, topic).items() if records}
         for future in self.admin.delete_records([confluent_kafka.TopicPartition(topic, p, end) for p, end in ends.items()]).values():
             future.result(PATIENCE)
@@ -267,7 +267,7 @@ class Cases(Live):
         assert f"`freshet snapshot --state-dir {state} --dir {state}/snapshots --topic drained.delta`" in daemon.log(), daemon.log()
 
     def a_wrong_hint_costs_time_only(self):
-        """Records from the snapshot's offsets on are all that the topic keeps, so nothing but them leads on."""
+        """Records from the snapshot's offsets on are all that the topic keeps, so a replica can continue with these only."""
         state, topic = self.work.path / "hinted", "hinted.delta"
         daemon = self.daemon("hinted", ["snapshot.every=1h"])
         self.trained(daemon)

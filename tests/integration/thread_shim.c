@@ -1,6 +1,6 @@
-/* Refuses threads as the system does where a limit of processes is reached: preloaded (LD_PRELOAD),
- * pthread_create answers EAGAIN. FRESHET_THREADS_ALIVE=n: while n others run;
- * FRESHET_THREADS_NOT=n: for the n-th that is asked for, counted from 1. */
+/* Refuses threads as the system does at a limit of processes: when this library is preloaded
+ * (LD_PRELOAD), pthread_create returns EAGAIN. FRESHET_THREADS_ALIVE=n: while n other threads run;
+ * FRESHET_THREADS_NOT=n: for the n-th thread that is requested, counted from 1. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

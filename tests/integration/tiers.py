@@ -101,7 +101,7 @@ def lockstep(work, kafka, name, row_memory, disturbed=False, reserve=0):
 
 
 def turn_bits(files):
-    """One bit in each KiB; twice: none."""
+    """Flips one bit in each KiB; a second call restores the files."""
     for path in files:
         with open(path, "r+b") as file:
             content = bytearray(file.read())
@@ -139,7 +139,7 @@ def damaged(work, kafka):
 
     damage(files)
     daemon.process.send_signal(signal.SIGCONT)
-    for attempt in range(2):  # and once more by an operator who starts it again
+    for attempt in range(2):  # an operator starts the daemon once more
         daemon.expect_exit(3)
         errors = [line for line in daemon.log().splitlines() if "level=error" in line]
         assert any(".sst" in line and "--restore" in line and str(state / "cold") in line for line in errors), daemon.log()[-3000:]

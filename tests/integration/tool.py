@@ -1,4 +1,4 @@
-"""The `freshet` tool on real Kafka: follow, verify, dump, score and state agree with each other, and say what is wrong when something is."""
+"""The `freshet` tool on real Kafka: follow, verify, dump, score and state agree with each other, and report what is wrong."""
 import gzip
 import pathlib
 import random
@@ -32,7 +32,7 @@ def lines_of(*arguments):
 
 
 def failing(*arguments):
-    """Exit 1; (stdout lines, stderr)."""
+    """Expects exit 1. Returns (stdout lines, stderr)."""
     code, out, err = tool(*arguments, check=False)
     assert code == 1, f"freshet {arguments}: exit {code}\n{out[-500:]}\n{err[-500:]}"
     return lines(out), err
@@ -63,7 +63,7 @@ class Cases:
         return self.work.path / name, f"{name}.delta"
 
     def follow(self, topic, *arguments, state=None):
-        """To the last durable epoch of a state, or, where none says when, until nothing comes any more."""
+        """Follows to the last durable epoch of a state, or without a state until nothing comes any more."""
         end = ("--until-epoch", last_epoch(state)) if state else ("--until-idle", "5s")
         return ("follow", "--brokers", self.kafka.address, "--topic", topic, *end, *arguments)
 
@@ -96,7 +96,7 @@ class Cases:
         assert producer.flush(PATIENCE) == 0
 
     def verified_or_behind(self, state, topic):
-        """The newest durable epoch of a running daemon may not be on the topic yet: then a replica is behind; different it is never."""
+        """The newest durable epoch of a running daemon may not be on the topic yet: then a replica is behind, but never different."""
         _, out, err = tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic, check=False)
         assert out.startswith(("verified:", "behind:")), out + err
         return out.startswith("verified:")
@@ -122,7 +122,7 @@ class Cases:
                 answers.append(float(process.stdout.readline()))
             return answers == expected
 
-        # it serves from the first epoch on: what it answers is the last one's once that has come
+        # the replica serves from the first epoch on; its answer is that of the last epoch once this one has come
         wait_until(served, "the program answers as of the last epoch")
         process.stdin.close()
         assert process.wait(PATIENCE) == 0
@@ -186,7 +186,7 @@ class Cases:
         assert compared > 3000, compared
 
     def averages_are_published_and_the_exact_values_stay(self):
-        """export.average: a replica holds the daemon's averages to the bit, and training is what it is without."""
+        """export.average: a replica holds the daemon's averages to the bit, and training is the same as without averages."""
         state, topic = self.train("averaged", ["export.average.half_life=3000"])
         path = self.work.path / "averaged.dump"
         assert lines_of("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)[-1].startswith("verified:")
@@ -343,7 +343,7 @@ class Cases:
         assert json.loads(lines((self.work.path / "lossy.dump").read_text())[-1])["epoch"] == len([x for x in out if x.startswith("epoch=")]), "what it served is written"
 
     def an_added_partition_is_not_waited_for(self):
-        """The topic has one partition more than its records tell of."""
+        """The topic has one partition more than its records name."""
         self.create("wider.delta", PARTITIONS + 1)
         self.send("wider.delta", self.records(self.topic))
         lines_of(*self.follow("wider.delta", "--dump", self.work.path / "wider.dump"))
