@@ -137,7 +137,8 @@ static void default_folder(struct fr_loader *loader)
         conf->snapshot.dir = fr_loader_keep(loader, path);
 }
 
-/* What the topic keeps runs out while the daemon is away; a snapshot of its end does not. */
+/* While the daemon is away, the topic deletes its records by age; a snapshot of the last epoch
+ * stays. */
 static void default_at_drain(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;

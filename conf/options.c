@@ -60,8 +60,8 @@
     RANGED(t, "optimizer." kind "." #m, IN(fr_optimizer, m), lo, hi, d, x, .views = TRAINING, __VA_ARGS__)
 #define EVERY(t, m, lo, hi, d, x) RULE(t, "*", m, lo, hi, d, x, .quiet = true)
 #define RATE(kind, d, x) RULE(REAL, kind, lr, FLT_MIN, 1e6, d, x)
-/* These are fixed for a state: weights follow from them and the accumulators, all at the same
- * time. */
+/* A state fixes these rates, because all weights are computed from the rates and the
+ * accumulators. */
 #define FTRL_RATES(kind, d)                                                                                            \
     RULE(REAL, kind, lr, FLT_MIN, 1e6, "0.1", d, .fixed = "weights follow from it and the accumulators"),              \
         RULE(REAL, kind, beta, 0, 1e6, "1", "β", .fixed = "weights follow from it and the accumulators")

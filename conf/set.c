@@ -10,7 +10,7 @@
 #include "problem.h"
 #include "scalar.h"
 
-/* Replaces or adds. */
+/* Replaces the value of the key, or adds the key. */
 static void put(struct fr_arena *arena, struct fr_node *map, struct fr_node *key, struct fr_node *value)
 {
     for (uint32_t i = 0; i < map->count; i++) {

@@ -17,8 +17,8 @@
 
 enum { PLACE_MAX = 160 }; /* bytes of a broker's name in a message */
 
-/* What a client logs. `told`: its error callback says that brokers are away, so that the line that
- * comes with every attempt to connect adds nothing. */
+/* Writes what a client logs. `told`: the client's error callback reports that brokers are away, so
+ * the line that comes with every attempt to connect adds nothing. */
 static void log_line(int level, const char *facility, const char *text, bool told)
 {
     /* One producer and two kinds of consumers get the same properties: each warns of those meant
@@ -60,7 +60,7 @@ enum fr_status fr_kafka_set(rd_kafka_conf_t *conf, const char *name, const char 
     rd_kafka_conf_res_t result = rd_kafka_conf_set(conf, name, value, reason, sizeof(reason));
     if (result == RD_KAFKA_CONF_OK)
         return FR_OK;
-    /* the reason has the value */
+    /* librdkafka's reason contains the value */
     if (result == RD_KAFKA_CONF_INVALID && !fr_conf_property_is_shown(name))
         return fr_err_set(err, FR_E_INVALID, "not a value that librdkafka takes (it may be a secret and is not shown)");
     return fr_err_set(err, FR_E_INVALID, "%s", reason);
@@ -167,7 +167,7 @@ static bool is_mechanism(const char *name)
 
 static bool mechanism_given(const struct fr_kafka_options *options)
 {
-    bool given = options->file != NULL; /* it may be there */
+    bool given = options->file != NULL; /* the file may set the mechanism */
     for (size_t i = 0; i < options->n_properties; i++)
         given |= is_mechanism(options->properties[i].name);
     for (size_t i = 0; i < options->n_texts; i++)
@@ -175,7 +175,7 @@ static bool mechanism_given(const struct fr_kafka_options *options)
     return given;
 }
 
-/* What librdkafka would say in words of its own, or not at all. */
+/* Checks what librdkafka would report in words of its own, or not at all. */
 static enum fr_status check(const rd_kafka_conf_t *conf, const struct fr_kafka_options *options, struct fr_err *err)
 {
     char problem[256];
@@ -246,8 +246,8 @@ const char *fr_kafka_refusal(const rd_kafka_message_t *message)
     return message->offset < 0 ? "acknowledged without an offset: the log may lack it" : NULL;
 }
 
-/* What librdkafka says where the two sides of a connection speak different protocols, and what that
- * means. Brokers answer a client of the other kind by closing the connection; what a TLS listener
+/* Texts of librdkafka when the two sides of a connection speak different protocols, and their
+ * meaning. Brokers answer a client of the other kind by closing the connection; what a TLS listener
  * sends first (an alert, 0x15 03) is read as a size. */
 static const struct {
     const char *said, *meaning;
@@ -287,7 +287,8 @@ void fr_kafka_explain(int code, const char *reason, char *text, size_t size)
         size_t place = place_end ? (size_t)(place_end - reason) : 0, taken = strlen(meaning) + sizeof(": ");
         if (place > PLACE_MAX)
             place = PLACE_MAX;
-        if (place > 0 && taken + place > size) /* what to do is not cut for a long name */
+        /* a long name is cut, so that the remedy is complete */
+        if (place > 0 && taken + place > size)
             place = size > taken ? size - taken : 0;
         snprintf(text, size, "%.*s%s%s", (int)place, reason, place > 0 ? ": " : "", meaning);
         return;

@@ -1,13 +1,14 @@
 /* Whether contact with the brokers was unbroken.
  *
- * A log is read by offset number, and a broker that answers after a silence may answer from
- * another log: the topic was made again, or an unclean election cut it. librdkafka 2.0.2 compares
- * neither topic ids nor leader epochs. So every fetch answer is timed in the thread that receives
- * it, before its records can be given, and what follows a silence or comes over another connection
- * is counted; the reader asks for the fingerprint again before it gives a record that may be from
- * after that (kafka_source.c). So it does when the client asked about topics by itself: an error
- * of a partition makes it ask and fetch again without a word. An answer of a broker that was never
- * heard before is timed from the last check of all partitions.
+ * A log is read by offset number, and a broker that answers after a silence may answer from another
+ * log: the topic was made again, or an unclean election cut it. librdkafka 2.0.2 compares neither
+ * topic ids nor leader epochs. So every fetch answer is timed in the thread that receives it,
+ * before its records can be given, and answers that follow a silence, or that come over another
+ * connection, are counted. When a count has changed, the reader asks for the fingerprint again
+ * before it gives a record that may be newer than the break (kafka_source.c). The reader does the
+ * same when the client asked about topics by itself: after an error of a partition, the client asks
+ * and fetches again without reporting the error. An answer of a broker that was never heard before
+ * is timed from the last check of all partitions.
  *
  * Owner: none; a mutex guards the brokers, and the counts are atomic. */
 #include "kafka/contact.h"
@@ -24,9 +25,9 @@
 enum { API_FETCH = 1, API_METADATA = 3, API_VERSIONS = 18 }; /* the last begins a connection */
 
 struct broker {
-    uint64_t name; /* hash of it */
+    uint64_t name; /* hash of the broker's name */
     struct fr_kafka_contact_time fetched;
-    bool connected_again; /* since then */
+    bool connected_again; /* connected again since `fetched` */
 };
 
 struct fr_kafka_contact {
@@ -83,8 +84,8 @@ static struct broker *add(struct fr_kafka_contact *contact, uint64_t name)
     return &contact->brokers[contact->n++];
 }
 
-/* By the clock that went further: one stands still while a virtual machine is paused, the other may
- * be set back. */
+/* Returns the silence by the clock that went further: one stands still while a virtual machine is
+ * paused, the other may be set back. */
 static int64_t silent_ms(const struct fr_kafka_contact_time *since, const struct fr_kafka_contact_time *now)
 {
     int64_t boot = now->boot_ns > since->boot_ns ? (int64_t)((now->boot_ns - since->boot_ns) / 1000000) : 0;
@@ -125,7 +126,7 @@ void fr_kafka_contact_heard(struct fr_kafka_contact *contact, const struct fr_ka
         fetched(contact, name, answer);
     else if (answer->api_key == API_VERSIONS && broker)
         broker->connected_again = true;
-    else if (answer->api_key == API_METADATA && contact->n) /* before, nothing was fetched */
+    else if (answer->api_key == API_METADATA && contact->n) /* n is 0 before the first fetch */
         atomic_fetch_add(&contact->metadata, 1);
     pthread_mutex_unlock(&contact->mutex);
 }

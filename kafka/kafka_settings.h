@@ -7,7 +7,7 @@
 /* FR_E_INVALID: the text has the value only where it may be shown. */
 enum fr_status fr_kafka_set(rd_kafka_conf_t *conf, const char *name, const char *value,
                             struct fr_err *err) FR_MUST_CHECK;
-/* FR_E_INVALID with FILE:LINE; what fr_file_read gives. */
+/* Errors: FR_E_INVALID with FILE:LINE, and those of fr_file_read. */
 enum fr_status fr_kafka_set_file(rd_kafka_conf_t *conf, const char *path, bool brokers_given,
                                  struct fr_err *err) FR_MUST_CHECK;
 /* FR_E_INVALID: a login or a certificate is not what the other settings need; the text begins with

@@ -27,7 +27,7 @@ static enum fr_status set_line(rd_kafka_conf_t *conf, char *line, bool brokers_g
     char *name = trim(line), *value = strchr(name, '=');
     if (name[0] == '\0' || name[0] == '#' || name[0] == '!')
         return FR_OK;
-    if (!value || value == name) /* not quoted: it may be a secret on a line of its own */
+    if (!value || value == name) /* the line is not quoted, because it may be a secret */
         return fr_err_set(err, FR_E_INVALID, "expected NAME=VALUE");
     *value = '\0';
     name = trim(name);
@@ -39,7 +39,7 @@ static enum fr_status set_line(rd_kafka_conf_t *conf, char *line, bool brokers_g
     return status;
 }
 
-/* Once a process: it opens several clients. */
+/* Warns once in a process, which may open several clients. */
 static void warn_of_mode(const char *path)
 {
     static atomic_bool told;

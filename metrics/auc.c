@@ -1,7 +1,7 @@
 /* Decayed AUC over logit bins (see metrics/auc.h for the contract).
  *
- * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives; decay
- * is decay.h's.
+ * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives;
+ * decay.h computes the decay.
  *
  * Bins go by magnitude, are the same on both sides of 0 and ascend over both. They have equal width
  * 2^-10 where logits belong, in [2^-4, 2^4). Below and above they grow with the logit, 64 to an
@@ -60,7 +60,7 @@ struct accumulator {
     size_t n_bins;    /* FR_AUC_BINS or 0 */
     double *positive; /* [n_bins] */
     double *negative; /* [n_bins] */
-    uint64_t *used;   /* a bit a bin: may differ from 0 */
+    uint64_t *used;   /* one bit for each bin: the bin may differ from 0 */
     double sums[SUMS];
     int64_t reference_ms; /* INT64_MIN: no sample yet */
 };
@@ -150,7 +150,7 @@ static size_t next_used(const struct accumulator *a, size_t bin)
     return bits == 0 ? a->n_bins : word * 64 + (size_t)__builtin_ctzll(bits);
 }
 
-/* Whether it changed. */
+/* Moves the reference time if necessary. Returns whether the accumulator changed. */
 static bool accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int64_t as_of_ms)
 {
     bool first = a->reference_ms == INT64_MIN;
@@ -166,7 +166,7 @@ static bool accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int6
     return true;
 }
 
-/* Bins from the one around 0. */
+/* Returns the bin of a magnitude, counted from the bin around 0. */
 static size_t magnitude_bin(float magnitude)
 {
     uint32_t bits = fr_f32_bits(magnitude) & 0x7fffffffu; /* of -0 too */
@@ -192,7 +192,8 @@ static float cut(float logit, float limit)
     return logit > limit ? limit : logit < -limit ? -limit : logit;
 }
 
-/* Samples side by side: what can be computed by vectors is, of those that are skipped too. */
+/* Numbers of BLOCK samples, computed with vector instructions where possible, also for samples that
+ * are skipped. */
 struct block {
     size_t n;
     const float *labels;
@@ -254,7 +255,7 @@ static void measure(enum fr_auc_scores scores, const struct fr_auc_samples *samp
     }
 }
 
-/* Of a label of 0 or 1 one class gets nothing: its bin stays where it is. */
+/* With a label of 0 or 1 one class gets nothing, so the bin of that class is not touched. */
 static void add_to_bin(struct accumulator *a, uint32_t bin, double label, double weight)
 {
     if (label != 0)
@@ -287,7 +288,8 @@ static uint64_t accumulator_add(struct accumulator *a, enum fr_auc_scores scores
     return counted;
 }
 
-/* The block's weights as of the reference time, of which ages are in half-lives. */
+/* Computes the block's weights as of the reference time. weights[] has the samples' distances from
+ * that time, in ms, before the call. */
 FR_CLONES
 static void decay(const struct block *block, double half_life_ms, double *restrict weights)
 {
@@ -413,7 +415,7 @@ void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out)
     encode_accumulator(&auc->lifetime, out);
 }
 
-/* `target` is NULL for a half-life that is no longer configured, which is read over. */
+/* `target` is NULL for a half-life that is no longer configured, which is skipped. */
 static bool parse_accumulator(struct fr_reader *reader, size_t n_bins, struct accumulator *target)
 {
     int64_t reference_ms = (int64_t)fr_take_u64(reader);
@@ -450,7 +452,7 @@ static struct accumulator *find_accumulator(struct fr_auc *auc, int64_t half_lif
     return NULL;
 }
 
-/* Everything before the accumulators. */
+/* Parses everything before the accumulators. */
 static bool parse_head(struct fr_reader *reader, struct fr_auc_options *options)
 {
     if (fr_take_u32(reader) != FR_AUC_FORMAT)

@@ -21,7 +21,7 @@
 #include "metrics/series.h"
 
 enum {
-    FR_FRESHNESS_EPOCHS = 64, /* unacknowledged ones kept apart */
+    FR_FRESHNESS_EPOCHS = 64, /* unacknowledged epochs that are kept separately */
     EXACT = 16,               /* distances below are buckets of their own */
     OCTAVES = 38,             /* up to 2^42 ms, 139 years; more counts as that */
     BUCKETS = EXACT + OCTAVES * 8,
@@ -146,7 +146,7 @@ struct fr_freshness *fr_freshness_new(struct fr_registry *registry, const struct
     static const double event[] = {0.005, 0.01,  0.02,  0.05,   0.1,    0.2,     0.5,      1,        2,    5,
                                    10,    20,    30,    60,     120,    300,     600,      1800,     3600, 7200,
                                    21600, 43200, 86400, 259200, 604800, 2592000, 31536000, 315360000};
-    /* What is asked of arrivals lies between 50 ms and a second; a backlog is older. */
+    /* Ages of interest of arrivals lie between 50 ms and a second; a backlog is older. */
     static const double arrival[] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1,   0.12,  0.15,
                                      0.2,   0.25, 0.3,  0.4,  0.5,  0.75,  1,     2,     5,
                                      10,    30,   60,   300,  1800, 3600,  21600, 86400, 604800};
@@ -218,8 +218,8 @@ void fr_freshness_cut(struct fr_freshness *freshness, uint64_t epoch)
         return;
     pthread_mutex_lock(&freshness->lock);
     if (freshness->count == FR_FRESHNESS_EPOCHS) {
-        /* Into the older one: what it gathered keeps its reference and is put into buckets once,
-         * not at every merge. */
+        /* The younger epoch is merged into the older one, so that the older one's ages keep their
+         * reference and are not put into other buckets at every merge. */
         struct epoch *older = nth(freshness, 0), *younger = nth(freshness, 1);
         for (size_t i = 0; i < ORIGINS; i++)
             ages_merge(&older->ages[i], &younger->ages[i]);
@@ -230,7 +230,8 @@ void fr_freshness_cut(struct fr_freshness *freshness, uint64_t epoch)
     last->number = epoch;
     memcpy(last->ages, freshness->open, sizeof(last->ages));
     pthread_mutex_unlock(&freshness->lock);
-    for (size_t i = 0; i < ORIGINS; i++) /* an epoch without one has empty buckets, too */
+    /* an epoch without an observation has empty buckets, too */
+    for (size_t i = 0; i < ORIGINS; i++)
         ages_begin(&freshness->open[i], 0);
 }
 
@@ -251,7 +252,7 @@ void fr_freshness_published(struct fr_freshness *freshness, uint64_t epoch, int6
     while (freshness->count > 0 && nth(freshness, 0)->number <= epoch) {
         const struct epoch *now = nth(freshness, 0);
         epoch_observe(freshness, now, wall_ms, FR_FRESH_PUBLISHED, FR_FRESH_ARRIVAL_PUBLISHED);
-        if (now->durable_ms) /* by this process */
+        if (now->durable_ms) /* this process made the epoch durable */
             fr_timings_observe(freshness->timings, FR_TIMING_PUBLISH, (double)(wall_ms - now->durable_ms) / 1e3);
         drop_first(freshness);
     }

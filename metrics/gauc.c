@@ -44,7 +44,7 @@ struct place {
 struct sampled {
     int64_t half_life_ms; /* 0: lifetime, where no time below is used */
     int64_t reference_ms; /* INT64_MIN: no sample yet (decay.h) */
-    int64_t tended_ms;    /* begin of the current half-life of care */
+    int64_t tended_ms;    /* when the half-life began in which tend() last ran */
     /* no kept group was last seen before this; INT64_MIN: not known. Not state, but derived */
     int64_t oldest_ms;
     uint64_t bound;
@@ -152,7 +152,8 @@ static bool is_worth_keeping(const struct sampled *s, const struct group *group,
     return !is_idle(s, group->last_ms, as_of_ms, FR_GAUC_FORGET);
 }
 
-/* Once a half-life of event time. */
+/* Drops groups that have decayed, and doubles the bound if few groups are active, once in a
+ * half-life of event time. */
 static void tend(struct sampled *s, int64_t as_of_ms)
 {
     if (s->tended_ms == INT64_MIN)
@@ -367,7 +368,7 @@ enum fr_status fr_gauc_image_options(const uint8_t *bytes, size_t size, struct f
 }
 
 /* Of an image: a time whose differences do not overflow. */
-/* `target` is NULL for a half-life that is no longer configured, which is read over. */
+/* `target` is NULL for a half-life that is no longer configured, which is skipped. */
 static bool parse_sampled(struct fr_reader *reader, bool lifetime, uint32_t n_groups, struct sampled *target)
 {
     uint64_t bound = fr_take_u64(reader), before = 0;

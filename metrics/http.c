@@ -100,7 +100,7 @@ static int health(struct fr_http *http, struct fr_buffer *body)
     return stuck ? 503 : 200;
 }
 
-/* Status 0: no such document. */
+/* Returns the status of the document; 0: there is no such document. */
 static int find_document(struct fr_http *http, const char *path, struct fr_buffer *body, const char **content_type)
 {
     int status = 0;

@@ -16,8 +16,8 @@
 
 enum { LOOK_NS = 1000000000 };
 
-/* A small file of /proc; empty when it cannot be read (no descriptors): what it says is then not
- * known. */
+/* Reads a small file of /proc. The text is empty if the file cannot be read (no descriptors); the
+ * values are then unknown. */
 static void read_small(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -27,7 +27,7 @@ static void read_small(const char *path, char *out, size_t size)
         close(fd);
 }
 
-/* The number behind so many fields, which blanks end; NaN when there is none. */
+/* Returns the number after `fields` fields, each of which a blank ends; NaN if there is none. */
 static double number_after(const char *text, int fields)
 {
     for (; text && fields > 0; fields--)
@@ -62,7 +62,7 @@ static double start_seconds(const struct fr_clock *clock)
 static double open_descriptors(void)
 {
     DIR *dir = opendir("/proc/self/fd");
-    int count = -3; /* `.`, `..`, and the one that looks */
+    int count = -3; /* `.`, `..` and the descriptor of this look do not count */
     if (!dir)
         return (double)NAN;
     while (readdir(dir))

@@ -49,7 +49,8 @@ enum {
     IDLE_MS = 60000, /* longer than most scrape intervals: a connection a minute costs nothing */
     LINGER_MS = 1000,
     PAUSE_MS = 200,
-    ACCEPTS_MAX = 16, /* a turn: connections that are there get theirs, too */
+    /* connections accepted in one turn, so that existing connections get a turn, too */
+    ACCEPTS_MAX = 16,
 };
 
 /* In the order in which they give way to a new connection. */
@@ -170,7 +171,8 @@ static void refuse(struct connection *connection, int status, const char *why)
     fr_buffer_release(&body);
 }
 
-/* On the HTTP thread, which counts, before a request that may ask for it. */
+/* Sets the series of connections. Runs on the HTTP thread, which counts them, before a request that
+ * may read the series. */
 static void tell(const struct fr_http_server *server)
 {
     struct fr_registry *registry = server->options.registry;

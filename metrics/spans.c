@@ -57,7 +57,7 @@ static float mean_of(float a, double a_weight, float b, double b_weight)
     return mean < low ? low : mean > high ? high : mean;
 }
 
-/* Of both classes; weight > 0. */
+/* Returns the mean score of both classes, whose weight must be > 0. */
 static double joint_mean(const struct fr_span *span)
 {
     double p = span->positive > 0 ? span->positive * (double)span->mean_positive : 0;

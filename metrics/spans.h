@@ -33,7 +33,7 @@ struct fr_spans {
 void fr_spans_clear(struct fr_spans *spans);
 /* score finite; weights of the sample's positive and negative part, at least one of them > 0. */
 void fr_spans_add(struct fr_spans *spans, float score, double positive, double negative);
-/* All weights times 2^exponent. */
+/* Multiplies all weights by 2^exponent. */
 void fr_spans_scale(struct fr_spans *spans, int exponent);
 
 struct fr_spans_auc {
@@ -41,11 +41,11 @@ struct fr_spans_auc {
     double error_max; /* auc is within this of the exact value */
     double weight;
 };
-/* False: a class is missing. */
+/* Returns false if a class is missing. */
 bool fr_spans_auc(const struct fr_spans *spans, struct fr_spans_auc *out);
 /* 1 or 17 bytes and, per span, 5 (one sample of weight 1) to 38 bytes. */
 void fr_spans_encode(const struct fr_spans *spans, struct fr_buffer *out);
-/* False: damaged. */
+/* Returns false if the bytes are damaged. */
 bool fr_spans_parse(struct fr_spans *spans, struct fr_reader *reader);
 
 #endif

@@ -53,7 +53,7 @@ void fr_task_metrics_free(struct fr_task_metrics *task)
     free(task);
 }
 
-/* 0: the sample does not count. */
+/* Returns the weight of a sample; 0: the sample does not count. */
 static double weight_of(const struct fr_task_metrics *task, const struct fr_task_samples *samples, size_t i)
 {
     float label = samples->labels[i];

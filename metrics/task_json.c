@@ -18,7 +18,7 @@ void fr_auc_result_json(struct fr_json *json, const char *name, const struct fr_
     fr_json_end(json);
 }
 
-/* The object stays open. */
+/* Begins the object of a GAUC, which stays open. */
 static void begin_gauc(struct fr_json *json, const char *name, const struct fr_gauc_result *result)
 {
     fr_json_object(json, name);

@@ -1,4 +1,4 @@
-/* Series of the threads by what they had of the processors (contract: metrics/thread_series.h).
+/* Series of the processor time of threads (contract: metrics/thread_series.h).
  *
  * A thread that comes and goes (a client of Kafka, a connection) would make a sum fall: those that
  * stay have series, and all others together are what the process had beyond these. */
@@ -30,7 +30,8 @@ static void add(const struct fr_thread_time *time, uint64_t *ns)
             ns[i] += time->ns;
 }
 
-/* Never less than before: threads that end take their time with them. */
+/* Raises the value but never lowers it, because the time of a thread is gone when the thread has
+ * ended. */
 static void lift(uint64_t *value, uint64_t to)
 {
     if (to > *value)

@@ -46,7 +46,7 @@ struct fr_kafka_listener {
 struct fr_kafka_options {
     rd_kafka_type_t type;
     const char *brokers;                        /* NULL: none */
-    const char *name;                           /* client.id is freshet-NAME: of the model */
+    const char *name;                           /* client.id is freshet-NAME */
     const struct fr_kafka_setting *ours;        /* the operator's override them; may be NULL */
     const struct fr_kafka_property *properties; /* the operator's in the configuration */
     size_t n_properties;
@@ -58,7 +58,8 @@ struct fr_kafka_options {
     /* NULL: there is no listener, and the log has the errors of every attempt to connect. */
     void (*on_error)(rd_kafka_t *client, int code, const char *reason, void *opaque);
     void (*on_delivery)(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque);
-    struct fr_kafka_listener *listener; /* NULL: none; not kept, its opaque is */
+    /* NULL: none. The struct is not kept, but its `opaque` is */
+    struct fr_kafka_listener *listener;
     /* If not NULL, fr_kafka_open makes the client without brokers, reports every problem here,
      * frees the client and returns FR_OK without writing to out. */
     const struct fr_kafka_report *report;
@@ -107,7 +108,7 @@ enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint
 struct fr_kafka_topic_settings {
     rd_kafka_resp_err_t error; /* why the settings are unknown; if set, no other field is valid */
     char cleanup[32];          /* cleanup.policy; "": not known */
-    bool compacted;            /* by it */
+    bool compacted;            /* cleanup.policy contains `compact` */
     int64_t retention_ms;      /* -1: without end */
     int64_t retention_bytes;   /* of a partition; -1: without end */
     uint64_t message_bytes;    /* max.message.bytes, of a batch; 0: not known */

@@ -21,7 +21,7 @@ struct fr_registry *fr_registry_new(const char *model);
 void fr_registry_free(struct fr_registry *registry);
 
 /* labels: `table="user",reason="idle"` or NULL; a name may have several label sets (one HELP/TYPE,
- * of the first). All are for numbers that are kept elsewhere: they set, and take the lock of the
+ * of the first). The three functions set a number that is kept elsewhere, and take the lock of the
  * list. */
 void fr_counter(struct fr_registry *registry, const char *name, const char *labels, const char *help, uint64_t total);
 void fr_counter_seconds(struct fr_registry *registry, const char *name, const char *labels, const char *help,

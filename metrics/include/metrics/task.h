@@ -86,7 +86,7 @@ struct fr_metrics_section {
     } tasks[FR_METRICS_TASKS_MAX];
 };
 void fr_metrics_section_add(struct fr_metrics_section *section, const char *name, const struct fr_task_metrics *task);
-/* NULL: not listed. */
+/* Returns the task's entry, or NULL if the task is not listed. */
 const struct fr_metrics_listed *fr_metrics_section_find(const struct fr_metrics_section *section, const char *name);
 void fr_metrics_section_encode(const struct fr_metrics_section *section, struct fr_buffer *out);
 /* FR_E_MISMATCH: another version. FR_E_CORRUPT. *out is written on success only. */

@@ -19,7 +19,7 @@
     KIND(FR_INIT_KAIMING_UNIFORM, "kaiming_uniform", false, "`kaiming_uniform`")                                       \
     KIND(FR_INIT_KAIMING_NORMAL, "kaiming_normal", false, "`kaiming_normal`")                                          \
     LAST(FR_INIT_CONSTANT, "constant", true, "`{constant: x}`")
-/* Layers: uniform +-1/sqrt(fan_in) unless they say another. */
+/* Layers: uniform +-1/sqrt(fan_in) unless the layer names another. */
 #define FR_LAYER_INITS(KIND, LAST)                                                                                     \
     KIND(FR_INIT_DEFAULT, "default", false, "`default` (uniform ±1/√fan_in)")                                          \
     FR_ROW_INITS(KIND, LAST)

@@ -110,7 +110,8 @@ struct fr_layer_rule {
 
 FR_KINDS(fr_layer_op, FR_LAYER_OPS)
 
-/* The pooling a layer is of the steps of a sequence, or of a slot's rows; false: it is none. */
+/* Finds the pooling of steps or rows that a layer operation is; false: the operation is no
+ * pooling. */
 #define FR_LAYER_IS_POOLING(name, text, layer, ...)                                                                    \
     if (op == (layer)) {                                                                                               \
         *out = name;                                                                                                   \

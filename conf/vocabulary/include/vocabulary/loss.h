@@ -17,7 +17,7 @@ enum fr_label_range { FR_LABELS_ANY, FR_LABELS_UNIT }; /* any finite number; [0,
 /* KIND(name, text, prediction, terms, labels, prior, product, options). prior: LOG_ODDS where the
  * bias of the logit may begin at the log-odds of the first labels (bias_from_labels), else NONE.
  * product: PRODUCT where a product of probabilities may have the loss, else SINGLE. options: the
- * group of numbers that are set of it, as in {focal: {gamma: 2}}, or NULL. */
+ * group of the loss's numbers, as in {focal: {gamma: 2}}, or NULL. */
 #define FR_TASK_LOSSES(KIND)                                                                                           \
     KIND(FR_LOSS_LOGLOSS, "logloss", PROBABILITY, SAMPLES, UNIT, LOG_ODDS, PRODUCT, NULL)                              \
     KIND(FR_LOSS_NONE, "none", PROBABILITY, NOTHING, ANY, NONE, PRODUCT, NULL) /* measured, not trained */             \

@@ -1,4 +1,4 @@
-/* Optimizers: their names, where each may stand, and one with all that is set of it. */
+/* Optimizers: their names, where each may be written, and the struct with the settings of one. */
 #ifndef FR_VOCABULARY_OPTIMIZER_H
 #define FR_VOCABULARY_OPTIMIZER_H
 
@@ -24,7 +24,8 @@
 enum fr_optimizer_kind { FR_OPTIMIZERS(FR_OPTIMIZER_MEMBER) };
 FR_KIND_WORDS(fr_optimizer_kind, FR_OPTIMIZERS)
 
-/* Of a row what stands in the brackets, when it is for rows, or for layers; the choices of both. */
+/* FR_ROWS_* and FR_LAYERS_* expand to their argument if the optimizer is for rows, or for layers.
+ * They make the choices of both. */
 #define FR_ROWS_BOTH(...) __VA_ARGS__
 #define FR_ROWS_ROWS(...) __VA_ARGS__
 #define FR_ROWS_LAYERS(...)

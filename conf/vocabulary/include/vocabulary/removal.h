@@ -6,7 +6,7 @@
 #include "vocabulary/kinds.h"
 
 /* KIND(name, text, number, by): the number stands in epochs, deltas and states and never changes;
- * by RULE where a rule of expiry removes the row, COMMAND where somebody does. */
+ * by is RULE if a rule of expiry removes the row, and COMMAND if an operator does. */
 #define FR_REMOVALS(KIND)                                                                                              \
     KIND(FR_ABSENT_IDLE, "idle", 1, RULE)                                                                              \
     KIND(FR_ABSENT_WEAK, "weak", 2, RULE)                                                                              \
@@ -19,7 +19,7 @@
 #define FR_REMOVAL_MEMBER(name, text, number, by) name = number,
 enum fr_absent_reason { FR_ABSENT_SILENT = 0, FR_REMOVALS(FR_REMOVAL_MEMBER) };
 
-/* Of a row what stands in the brackets, when a rule of expiry has it. */
+/* Expands to the argument if a rule of expiry has the reason. */
 #define FR_REMOVAL_BY_RULE(...) __VA_ARGS__
 #define FR_REMOVAL_BY_COMMAND(...)
 /* One term of a sum. NOLINTNEXTLINE(bugprone-macro-parentheses) */
