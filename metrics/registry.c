@@ -30,7 +30,7 @@ struct fr_registry {
     pthread_mutex_t lock;
     char *model;
     struct fr_metric *first, **last;
-    struct fr_metric *found; /* by the last search */
+    struct fr_metric *found; /* the metric that the last search found */
 };
 
 struct fr_registry *fr_registry_new(const char *model)

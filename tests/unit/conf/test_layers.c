@@ -66,7 +66,7 @@ static void assert_round_trips(const struct fr_conf *conf)
 }
 
 static const struct operation {
-    const char *name, *layers; /* the layer `a` is looked at */
+    const char *name, *layers; /* the test looks at the layer `a` */
     enum fr_layer_op op;
     uint32_t n_refs, width;
     bool is_sequence;

@@ -1,4 +1,5 @@
-/* Some samples of a batch as a batch of their own: what decoding them alone gives. */
+/* Some samples of a batch, selected as a batch of their own, are the batch that decoding only these
+ * samples gives. */
 #include "fixture.h"
 
 enum { GROUPS = 12, TURNS = 200 };

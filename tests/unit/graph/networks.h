@@ -30,12 +30,12 @@
 
 #define NX_ONE_TASK "tasks: [{name: click, label: click, logit: out}]\n"
 
-/* A task of the loss. */
+/* One task with the loss of the row. */
 #define NX_TASK_OF_LOSS(name, text, ...) "  - {name: of_" text ", label: click, logit: out, loss: " text "}\n"
 
 struct network {
     const char *name, *text;
-    bool stops; /* gradients are not those of the loss, on purpose */
+    bool stops; /* the network stops gradients, so that they are not the slopes of the loss */
 };
 
 static const struct network nx_networks[] = {

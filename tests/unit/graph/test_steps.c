@@ -215,7 +215,8 @@ FR_CASE(vectors_of_ftrl_do_not_begin_at_zero)
 
 /* ---- half_life ---- */
 
-/* Accumulator of the layer's kernel, a [2, 1], and of item 5's row, after two steps. */
+/* Computes the accumulators of the layer's kernel [2, 1] and of item 5's row after `steps`
+ * steps. */
 static void accumulators(uint64_t half_life, unsigned steps, float dense[2], float *row, uint32_t *occurrences)
 {
     struct fixture fx;
