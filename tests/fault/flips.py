@@ -19,7 +19,7 @@ import concurrent.futures
 
 from power_run import *  # noqa: E402,F403
 
-BEGIN = 0.8  # of the records: where the state lies at rest
+BEGIN = 0.8  # the share of the records after which the state is taken
 MARK_BYTES = 8192  # of the file hwm (docs/formats/state.md)
 QUIET = ["savepoint.every=0s", "snapshot.every=0s"]
 EXACT, REFUSED = "exact", "refused"
@@ -27,12 +27,12 @@ SOUND = {EXACT, REFUSED}
 
 
 def kind_of(path):
-    """Of a file below the state: its place, with numbers left out."""
+    """The kind of a file of a state: its path below the state, without numbers."""
     return re.sub(r"\d+", "N", str(path).replace("auto-", "").replace("power-", ""))
 
 
 def damaged(data, rng):
-    """(how, where, other bytes)"""
+    """Returns how the bytes were damaged, where, and the damaged bytes."""
     data, how, at = bytearray(data), rng.choice(("bit", "bit", "byte", "end", "sector", "more")), rng.randrange(len(data))
     sound = bytes(data)
     while bytes(data) == sound:
@@ -57,7 +57,7 @@ class Flips:
         disk = Disk(run.records)
         at = int(BEGIN * len(run.records))
         disk.until(at)
-        # At rest is after a sync of the mark: before it the journal may hold an epoch that only the rule of the lost copy counts.
+        # A state is at rest after a sync of the mark: before the sync, the journal may hold an epoch that only the rule of the lost copy counts.
         while run.records[at - 1][0] != "E" or len(getattr(disk.nodes[run.records[at - 1][1]], "data", b"")) != MARK_BYTES:
             at += 1
             disk.until(at)
@@ -74,7 +74,7 @@ class Flips:
             self.hash_of(savepoint)
 
     def hash_of(self, directory):
-        """Of a sound one."""
+        """The private hash of a sound directory."""
         if directory not in self.hashes:
             self.hashes[directory], refused = private_hash(directory)
             assert self.hashes[directory], refused
@@ -84,7 +84,7 @@ class Flips:
 
     @staticmethod
     def refusal(path, status, text):
-        """REFUSED, or what is wrong with how it ended."""
+        """REFUSED, or what is wrong with the way in which the program ended."""
         if status != 3:
             return f"exit {status}" if status > 0 else f"signal {-status}"
         problem = next((line for line in reversed(text.splitlines()) if "level=error" in line or "level=fatal" in line), last_line(text))
@@ -98,7 +98,7 @@ class Flips:
         return (EXACT if got == self.run.hash else "SILENT"), f"private hash {got}; {refused}"
 
     def dumped(self, damaged_directory, sound_directory):
-        """Whether the tool gives nothing but what a sound one holds."""
+        """Whether the tool refuses the damaged directory, or finds in it what the sound one holds."""
         got, refused = private_hash(damaged_directory)
         return got is None and "freshet dump: " in refused or got == self.hashes[sound_directory]
 

@@ -40,7 +40,7 @@ TOPICS = {"kill": 3, "kill-too": 1}
 FILES, FILE_RECORDS = 2, 60
 BULKS, BULK_SAMPLES, BULK_STEP = 20, 150000, 1000  # blocks that are cut twice: a lockstep batch has at most 65536 samples
 UNACKED_KILLS, FOLD_KILLS, ITEM_KILLS = 3, 2, 1
-EPOCH_KILLS = 12  # at most so many more than the planned ones
+EPOCH_KILLS = 12  # at most so many kills more than the planned ones
 SINGLE = set(range(11000, SAMPLES, 12000))
 BROKEN = {*SINGLE, *range(34000, 54000)}  # partitions are not read evenly: in the middle of it all of them are broken
 BROKEN_LINES = range(12, FILE_RECORDS)  # of the last file: four batches
@@ -172,14 +172,14 @@ class Test:
         self.n_samples, self.n_broken = stream.count, stream.n_broken
 
     def run(self, name, env=None):
-        """Starts a run: topic <name>.delta, state <name>; all else is equal."""
+        """Starts a run with the topic <name>.delta and the state <name>; all runs are equal otherwise."""
         return self.work.daemon(self.config, self.work.path / f"{name}.log",
                                 [f"ingest.brokers={self.kafka.address}", f"state_dir={self.work.path / name}", f"export.topic={name}.delta",
                                  f"ingest.files=[{', '.join(map(str, self.files))}]", f"ingest.dead_letter_topic={name}.dead"] + self.limits.get(name, []),
                                 env=env, wait_http=False, program=self.program)
 
     def facts(self):
-        """epoch, folded, acked of the killed state at rest."""
+        """Returns epoch, folded and acked of the state that the killed daemon left."""
         text = tool("state", self.work.path / "killed")[1]
         return [int(re.search(rf"\b{name}=(\d+)", text).group(1)) for name in ("epoch", "folded", "acked")]
 
@@ -247,7 +247,7 @@ class Test:
         return places
 
     def check_expired(self):
-        """Every rule of expiry let rows go."""
+        """Checks that every rule of expiry removed rows."""
         text = tool("state", self.work.path / "killed")[1]
         counts = {rule: sum(map(int, re.findall(rf"\bexpired_{rule}=(\d+)", text))) for rule in EXPIRED}
         print("expired:", counts)
@@ -255,7 +255,7 @@ class Test:
 
     @staticmethod
     def watched(daemon):
-        """Until it has ended; what /status said of its tables last, summed, and the most bytes they took."""
+        """Waits until the daemon has ended; returns the last sums over the tables in /status, and the most bytes that the tables took."""
         tables, most = {}, 0
         while daemon.running():
             if daemon.port or daemon._find_port():

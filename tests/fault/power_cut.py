@@ -23,9 +23,9 @@ import msgpack
 from power_run import *  # noqa: E402,F403
 from power_disk import MODELS
 
-EARLY = 150  # records of a state that is being made
+EARLY = 150  # so many of the first records are written while the state is being made
 TURNS = "ERLUDMC"  # just before or after one of these a cut finds something half done
-COPY_BYTES, COPY_DISTANCE = 128, 4096  # of the mark (docs/formats/state.md)
+COPY_BYTES, COPY_DISTANCE = 128, 4096  # of the copies in the mark (docs/formats/state.md)
 
 
 def marked(hwm):
@@ -39,7 +39,7 @@ def marked(hwm):
 
 
 def epoch_sent(message):
-    """Of a delta record by its first bytes."""
+    """The epoch of a delta record of which only the first bytes are given."""
     unpacker = msgpack.Unpacker(raw=True, strict_map_key=False)
     unpacker.feed(message)
     for _ in range(unpacker.read_map_header()):
@@ -50,7 +50,7 @@ def epoch_sent(message):
 
 
 def listed(kind, state):
-    """[(directory, epoch, is CURRENT)]"""
+    """Returns [(directory, epoch, is it CURRENT?)] of the savepoints or snapshots of a state."""
     status, text = freshet(kind, "--state-dir", state, "--list")
     assert status == 0, text
     return [(pathlib.Path(m[0]), int(m[1]), m[2] == " current=true")
@@ -96,7 +96,7 @@ class Cuts:
         self.run, self.arguments, self.rng = run, arguments, random.Random(arguments.seed)
         self.places = [number for number in range(1, len(run.records)) if run.records[number][0] != "P"]
         self.turns = [number for number in self.places if run.records[number][0] in TURNS]
-        self.room = threading.Semaphore(arguments.workers + 1)  # images take room
+        self.room = threading.Semaphore(arguments.workers + 1)  # at most one more image than workers, since images take room
 
     def draw(self):
         """[(cut, model)], ascending; a tenth of the cuts is in the making of the state, nearly half of the others at a turn."""

@@ -31,7 +31,7 @@ class Folder:
 
 
 class Change:
-    """Names that go and come by one call: [(folder, name)], [(folder, name, node)]."""
+    """The names that one call takes away, [(folder, name)], and those that it adds, [(folder, name, node)]."""
 
     def __init__(self, number, gone, come):
         self.number, self.gone, self.come = number, gone, come
@@ -47,7 +47,7 @@ class Change:
 
 
 def put(data, offset, value):
-    """One change of a file's bytes."""
+    """Makes one change in the bytes of a file; with offset None, the value is the new size of the file."""
     if offset is None:
         del data[value:]
         data.extend(bytes(value - len(data)))
@@ -95,7 +95,7 @@ class Disk:
     def __init__(self, records):
         self.records, self.number, self.root, self.nodes = records, 0, Folder(), {}
         self.syncs, self.last_sync, self.see = {}, -1, lambda data: None
-        self.emptied = []  # what went out of a folder whose other name was not synced: a power cut brings the name back, not the file
+        self.emptied = []  # taken out of a renamed folder before its new name was synced: a power cut brings back the old name, not the file
 
     def until(self, number):
         """Replays the records before `number`."""
@@ -105,7 +105,7 @@ class Disk:
         self.number = number
 
     def place(self, path):
-        """(folder, name) of a path below the root."""
+        """Returns (folder, name) of a path below the root."""
         *parents, name = pathlib.PurePosixPath(path.decode()).relative_to(self.root_path).parts
         folder = self.root
         for parent in parents:
@@ -188,7 +188,7 @@ class Disk:
     # ---- images ----
 
     def synced_bytes(self, *path):
-        """Of a file that a power cut cannot take away any more; None: there is none."""
+        """The bytes of the file at `path` that no power cut can take away any more; None if there is no such file."""
         node = self.root
         for name in path:
             node = node.synced.get(name) if isinstance(node, Folder) else None

@@ -1,4 +1,4 @@
-"""The run that power_cut.py and flips.py disturb: samples in files, trained in lockstep under power_shim.c; and what a folder made from it comes to."""
+"""The run that power_cut.py and flips.py disturb: samples in files, trained in lockstep under power_shim.c; and what becomes of a folder that was made from its records."""
 import pathlib
 import random
 import re
@@ -13,7 +13,7 @@ from power_disk import Disk, Records  # noqa: E402
 CONFIG = SOURCE / "tests/fault/power.yaml"
 SHIM = BUILD / "tests/fault/libpower_shim.so"
 FILES, FILE_SAMPLES, LONG = 3, 400, 2080  # one record makes an epoch that goes around the page cache
-SECONDS = 600  # of a run that is judged
+SECONDS = 600  # the longest that a command may take
 SKIPPED = {"LOG", "LOG.old"}  # RocksDB's own, written by stdio
 
 
@@ -45,7 +45,7 @@ def last_line(text):
 
 
 def process(*command, env=None):
-    """(exit status, what it wrote on both streams)."""
+    """Runs a command; returns its exit status and what it wrote on both streams."""
     done = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, env={**os.environ, **(env or {})})
     return done.returncode, done.stdout.decode(errors="replace")
 
@@ -55,7 +55,7 @@ def freshet(*arguments):
 
 
 def private_hash(state):
-    """None, and the text, where the tool refuses."""
+    """Returns (the private hash, ""), or (None, the text of the tool) where the tool refuses."""
     status, text = freshet("dump", "--state-dir", state, "--private")
     return (json.loads(last_line(text))["hash"], "") if status == 0 else (None, text)
 
@@ -78,19 +78,19 @@ class Run:
         self.check_records()
 
     def train(self, state, sets=(), arguments=(), env=None):
-        """To the end of the files, with a topic of its own."""
+        """Trains to the end of the files, with a topic that no other run has; returns exit status and text."""
         with Broker() as broker:
             sets = [f"ingest.brokers={broker.address}", f"state_dir={state}", f"ingest.files=[{', '.join(map(str, self.files))}]", *sets]
             return process(BUILD / "daemon/freshetd", "--config", CONFIG, *(word for item in sets for word in ("--set", item)), *arguments, env=env)
 
     def check_ledger(self):
-        """Every sample was counted once."""
+        """Checks that every sample was counted once."""
         rows = [json.loads(line) for line in freshet("dump", "--state-dir", self.disk_path / "state", "--private")[1].splitlines()
                 if line.startswith('{"table":"ledger"')]
         assert len(rows) == self.n_samples and all(row["show"] == 1 for row in rows), f"{len(rows)} of {self.n_samples} samples in the ledger"
 
     def check_records(self):
-        """The records give the folder as it is: nothing was changed in a way that the shim does not see."""
+        """Checks that replaying the records gives the folder as it is: the shim saw every change."""
         for component in ("savepoint", "snapshot"):
             assert re.search(rf" component={component} event=removed ", self.text), f"no {component} was removed: nothing is tried of how removals are ordered"
         disk, made = Disk(self.records), self.folder / "made"
@@ -102,6 +102,6 @@ class Run:
 
 
 def tree(folder):
-    """Path -> bytes of all files, None for a folder."""
+    """Returns path -> bytes of every file, None for a folder; RocksDB's LOG files are left out."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))
             if not path.name.startswith("LOG") or "cold" not in path.parts}

@@ -26,7 +26,7 @@ BUGS = {
          "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n"
          "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n"),
         ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n    if (bytes)\n", "    if (bytes)\n"),
-        # The fold stays behind the HWM: it would be caught first, by recovery, and this bug is the publisher's.
+        # The fold stays behind the HWM. Otherwise recovery would catch it first, and this bug is meant for the publisher.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
         # The publish loop is given durable epochs only: the bug gives it the durable module, which also knows the newest one.
         ("daemon/service.c", "    loops->publish.freshness = loops->durable.freshness = service->freshness;\n",
@@ -44,7 +44,7 @@ BUGS = {
 
 
 def copy_source(to):
-    """Tracked and new files; nothing that git ignores."""
+    """The tracked and the new files, without those that git ignores."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=SOURCE, check=True, stdout=subprocess.PIPE)
     for name in sorted(set(filter(None, listed.stdout.decode().split("\0")))):
         if (SOURCE / name).is_file():

@@ -51,7 +51,7 @@ def free_ports(n):
 
 
 class Network:
-    """What lies between daemon and broker: passes on; `hang` swallows nothing and delivers nothing until `heal`; `cut` ends all connections."""
+    """The network between daemon and broker: passes on bytes; from `hang` to `heal` it holds them back and loses none; `cut` ends all connections."""
 
     def __init__(self, port, to):
         self.to, self.open, self.pairs = to, threading.Event(), []
@@ -128,7 +128,7 @@ class Case:
                 new = kafka_admin.NewTopic(topic, self.partitions, config=self.config, **replicas)
                 self.cases.admin.create_topics([new])[topic].result(PATIENCE)
                 return True
-            except confluent_kafka.KafkaException as error:  # a deleted one is still being forgotten
+            except confluent_kafka.KafkaException as error:  # the broker is still removing the deleted topic
                 if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
                 return False
@@ -173,7 +173,7 @@ class Case:
             self.put(self.name, partition, count)
 
     def expect_refused(self, *texts, restart=False):
-        """Exit 3; with `restart`: nothing of the other log took effect, so that the next start says it again."""
+        """Checks exit 3; with `restart`, also that nothing of the other log took effect: the next start ends in the same way."""
         self.daemon.expect_exit(3)
         last = [line for line in self.daemon.log().splitlines() if "event=stopped" in line][-1]
         assert all(text in last for text in texts), last
@@ -199,7 +199,7 @@ class Case:
 class Cases:
     def __init__(self, work):
         self.work, self.dead = work, "dead"
-        for attempt in range(5):  # a port may be taken between being seen free and Kafka's binding it
+        for attempt in range(5):  # another process may take the port after it was seen free and before Kafka binds it
             direct, proxied, controller, network = free_ports(4)
             try:
                 self.network = Network(network, proxied)
@@ -226,12 +226,12 @@ class Cases:
         return Kafka(*sum([["--properties", line] for line in properties], []))
 
     def on_node_1(self, topic):
-        """All nodes except this one may end, and it alone is reached through the network that can be cut."""
+        """Creates a topic on node 1: the other nodes may end, and node 1 alone is reached through the network that can be cut."""
         new = kafka_admin.NewTopic(topic, 1, replica_assignment=[[1]], config={"retention.ms": "-1"})
         self.admin.create_topics([new])[topic].result(PATIENCE)
 
     def silence(self):
-        """What is called at the end of one: it is longer than those that need no question."""
+        """Begins a silence; the returned function waits until the silence is longer than one after which the daemon asks nothing."""
         begin = time.monotonic()
         return lambda: wait_until(lambda: time.monotonic() > begin + 1, "a second has passed")
 
@@ -284,7 +284,7 @@ class Cases:
         latest.wait_trained(EACH + 10)
 
     def a_topic_made_anew_while_it_is_read_is_a_loss(self):
-        """Filled beyond the position so soon that the client gets no error which it would report."""
+        """The topic is filled beyond the position so soon that the client gets no error to report."""
         live = self.on_first("live")
         live.wait_trained(EACH)
         live.make_anew(EACH + 200)
@@ -301,7 +301,7 @@ class Cases:
         silent = self.silence()
         for case in stalled:
             case.put(case.name, 0, 100)
-        cut = [confluent_kafka.TopicPartition("retention", 0, EACH)]  # the fingerprint's record goes, what was not read stays
+        cut = [confluent_kafka.TopicPartition("retention", 0, EACH)]  # the record of the fingerprint is deleted, and those that were not read stay
         for future in self.admin.delete_records(cut).values():
             future.result(PATIENCE)
         silent()

@@ -27,7 +27,7 @@ DISK_MIB = 512
 
 
 class Stream(threading.Thread):
-    """Samples, each with a feature of its own, until it is told to end."""
+    """Sends samples, each with a feature that no other one has, until it is told to end."""
 
     def __init__(self, address):
         super().__init__(daemon=True)
@@ -74,7 +74,7 @@ class Soak:
         return self.daemon.json("/status").get("samples", {}).get("trained", 0)
 
     def goes_on(self):
-        """Trains what comes now, and says that all is well."""
+        """Waits until the daemon trains what is sent now, and says that all is well."""
         target = self.stream.sent
         try:
             wait_until(lambda: self.runs() and self.trained() >= target, f"{target} samples trained")
@@ -121,10 +121,10 @@ class Soak:
         limit("1048588")
 
     def delete_deltas(self):
-        if "event=rebase" in self.daemon.log():  # one that meets an empty topic twice within ten minutes calls an operator
+        if "event=rebase" in self.daemon.log():  # a daemon that meets an empty topic twice within ten minutes calls an operator
             self.drain()
         for future in self.admin.delete_topics(["deltas"]).values():
-            future.exception(PATIENCE)  # it may not be there again yet
+            future.exception(PATIENCE)  # the topic may not exist again yet
 
     def second_writer(self):
         other_state = self.disk / "other"
