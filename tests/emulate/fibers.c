@@ -30,7 +30,7 @@ enum state { WAITS_TO_BEGIN, RUNS, AT_WARP, AT_BLOCK, ENDED };
 struct fiber {
     struct fr_emulated_stack stack;
     void *memory, *fake_stack;
-    uint32_t thread; /* that it runs */
+    uint32_t thread; /* the thread that this fiber runs */
 };
 
 struct fr_emulated_place fr_emulated;
@@ -41,7 +41,7 @@ static struct {
     fr_emulated_kernel *kernel;
     const void *call;
     uint32_t order[THREADS], next; /* threads in the order they begin in, and go on in */
-    uint32_t turn, n_fibers;       /* of the block: who goes on next; fibers that have begun */
+    uint32_t turn, n_fibers;       /* place in `order` of the next thread to run; fibers begun */
     enum state state[THREADS];
     uint32_t fiber_of[THREADS];
     uint64_t word[THREADS], got[THREADS];
@@ -72,7 +72,8 @@ static void make_fiber(struct fiber *fiber)
     fr_emulate_make(&fiber->stack, fiber->memory, STACK_BYTES, fiber_main);
 }
 
-/* Who goes on, or begins, after this one; NULL: nobody can before some that meet are let go. */
+/* The fiber that goes on, or begins, after the running one. NULL: every thread waits or has ended,
+ * so that release must let some go on. */
 static struct fiber *next_fiber(void)
 {
     while (run.turn < THREADS) {
@@ -82,7 +83,7 @@ static struct fiber *next_fiber(void)
     }
     if (run.next == THREADS)
         return NULL;
-    struct fiber *fiber = &fibers[run.n_fibers++]; /* a thread has one at most */
+    struct fiber *fiber = &fibers[run.n_fibers++]; /* a thread has at most one fiber */
     if (!fiber->memory)
         make_fiber(fiber);
     return fiber;
@@ -111,14 +112,14 @@ static void run_fiber(struct fiber *fiber)
     SWITCH_END(run.scheduler_fake, NULL, NULL);
 }
 
-/* A fiber's life: thread after thread, as long as there are some that have not begun. */
+/* What a fiber runs: one thread after the other, as long as some threads have not begun. */
 static void fiber_main(void)
 {
     struct fiber *fiber = &fibers[run.running];
     const void *bottom = NULL;
     size_t size = 0;
     SWITCH_END(NULL, &bottom, &size);
-    if (bottom && !run.scheduler_memory) { /* the first says where the scheduler's stack is */
+    if (bottom && !run.scheduler_memory) { /* the first fiber learns the scheduler's stack */
         run.scheduler_memory = bottom;
         run.scheduler_bytes = size;
     }
@@ -171,7 +172,7 @@ void fr_emulate_shared(void *memory, size_t bytes)
     memset(memory, 0xff, bytes); /* NaN, as float and as double */
 }
 
-/* Lets the lanes of a warp go on; false where none waits. */
+/* Lets the lanes of a warp go on; returns false if none of them waits. */
 static bool release_warp(uint32_t first)
 {
     uint32_t waiting = 0, other = first;
@@ -193,7 +194,8 @@ static bool release_warp(uint32_t first)
     return true;
 }
 
-/* Everyone waits or has ended: who meets goes on. False: the block has ended. */
+/* Called when every thread waits or has ended: lets those go on whose warp or block has met. False:
+ * the block has ended. */
 static bool release(void)
 {
     bool any = false;

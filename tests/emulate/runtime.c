@@ -33,7 +33,7 @@ struct pinned {
 struct fr_device_queue {
     void *workspace;
     const uint32_t *flag;
-    /* bytes of a join: copies beside that come before what follows */
+    /* the bytes of a join in `computes`: so many copies beside come before what follows */
     struct fr_recording computes, copies;
     size_t copies_done;
     struct fr_device_graphs graphs;
@@ -45,7 +45,8 @@ struct fr_device_queue {
     char text[128];
 };
 
-/* Of all queues: calls until the failure; 0: there is none to come. */
+/* The failure that was ordered, for all queues, and the calls until it comes; 0 calls: none will
+ * come. */
 static struct {
     enum fr_emulated_failure kind;
     uint64_t calls;
@@ -57,7 +58,7 @@ void fr_emulate_fail(enum fr_emulated_failure kind, uint64_t calls)
     ordered.calls = calls;
 }
 
-/* Counts a call; true: it is the one that fails. */
+/* Counts a call; returns true if this call is the one that fails. */
 static bool fails(struct fr_device_queue *queue, enum fr_emulated_failure kind)
 {
     if (ordered.kind != kind || ordered.calls == 0 || --ordered.calls > 0)
@@ -67,7 +68,7 @@ static bool fails(struct fr_device_queue *queue, enum fr_emulated_failure kind)
         snprintf(queue->text, sizeof(queue->text), "card 0: the emulated card is lost");
     }
     if (kind == FR_EMULATED_NO_MEMORY)
-        ordered.calls = 1; /* and there is none from here on */
+        ordered.calls = 1; /* all later allocations fail, too */
     return true;
 }
 
@@ -113,7 +114,7 @@ static void start_all(struct fr_device_queue *queue, const struct fr_recording *
         write_down(&queue->computes, &recording->list[i], fr_device_recorded_call(recording, &recording->list[i]));
 }
 
-/* What it starts is in the recording alone. */
+/* A graph of the emulated card holds nothing: what it starts is read from the recording. */
 static void *make_graph(struct fr_device_queue *queue, const struct fr_recording *recording)
 {
     (void)recording;
@@ -217,7 +218,7 @@ static void do_started(struct fr_device_queue *queue, const struct fr_started *s
     }
 }
 
-/* All that was started. After an error nothing of it is known to have been done: none is. */
+/* Does all that was started. After an error nobody may count on any of it, so nothing is done. */
 static void catch_up(struct fr_device_queue *queue)
 {
     fr_device_graphs_flush(&queue->graphs, queue, &graph_calls);
@@ -250,7 +251,7 @@ const uint32_t *fr_queue_flag(const struct fr_device_queue *queue)
     return queue->flag;
 }
 
-/* Few: loops must be grid-stride, and the tests see that they are. */
+/* So few blocks that a kernel without a grid-stride loop fails its tests. */
 uint32_t fr_queue_blocks(const struct fr_device_queue *queue, size_t threads)
 {
     (void)queue;
@@ -292,7 +293,7 @@ static void *allocate(struct fr_device_queue *queue, size_t bytes)
     return memory;
 }
 
-/* Waits, as a card's does. */
+/* Waits first, as releasing the memory of a card does. */
 static void release(struct fr_device_queue *queue, void *memory)
 {
     if (memory) {

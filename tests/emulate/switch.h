@@ -1,5 +1,6 @@
-/* From one stack to another. ucontext asks the kernel for the signal mask each time, which costs
- * more than a kernel's step; on x86-64 the registers that a call must keep are enough. Private. */
+/* Switches from one stack to another. ucontext asks the kernel for the signal mask each time, which
+ * costs more than a kernel's step; on x86-64 the registers that a call must keep are enough.
+ * Private. */
 #ifndef FR_EMULATE_SWITCH_H
 #define FR_EMULATE_SWITCH_H
 
@@ -11,7 +12,7 @@
 
 #if defined(__x86_64__)
 struct fr_emulated_stack {
-    void *pointer; /* of a stack that was left */
+    void *pointer; /* the stack pointer, saved when the stack is left */
 };
 
 void fr_emulate_switch(struct fr_emulated_stack *from, const struct fr_emulated_stack *to);
