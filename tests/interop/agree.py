@@ -51,7 +51,7 @@ class Writer:
         self.model(5)
 
     def model(self, max_len):
-        """From the next epoch on; another length of the history is another fingerprint."""
+        """Changes the model from the next epoch on; another length of the history makes another fingerprint."""
         slots = [{**slot, "max_len": max_len} if "max_len" in slot else slot for slot in CFG["slots"]]
         self.cfg = delta.canonical({**CFG, "slots": slots})
         self.announced = False
@@ -60,7 +60,7 @@ class Writer:
         return number_of(f"{self.timeline} {epoch} {self.salt}") if epoch else 0
 
     def cut(self):
-        """The next epoch's changes."""
+        """Draws the changes of the next epoch; returns its number."""
         held, changes = self.states[self.newest], {}
         for _ in range(self.rng.randrange(1, 9)):
             table = self.rng.choice(list(PARTS))
@@ -79,7 +79,7 @@ class Writer:
         return [self.rng.randrange(-64, 64) / 8 for _ in range(n)]
 
     def epoch(self, epoch=None, first=None, rewind=None, everything=False, **fields):
-        """The records of an epoch, by default the next; merged with those from `first` on; as all there is; piece 0 a rewind to (epoch, snapshot)."""
+        """Returns the records of an epoch, by default of the next one. first: merged with the epochs from `first` on; everything: as a whole state; rewind: (epoch, snapshot) in piece 0."""
         epoch = epoch or self.cut()
         first = 1 if everything else first or epoch
         model, net = None, {}
@@ -115,7 +115,7 @@ class Writer:
         return {**packed, "seg": [{"part": part, "dim": PARTS[table][part], "q": "f16", "vals": struct.pack(f"<{len(column)}e", *column)} for part, column in columns.items()]}
 
     def snapshot(self, folder, epoch):
-        """A directory of all of an epoch."""
+        """Writes a snapshot of an epoch; returns its directory."""
         directory = folder / f"agree-{self.timeline}-{epoch}"
         directory.mkdir(parents=True)
         files, order = {}, {"model": 0, "rows": 1, "dense": 2, "commit": 3}
@@ -142,7 +142,7 @@ def in_order(*epochs):
 
 
 def shuffled(rng, records):
-    """Another interleaving of the partitions, each in its own order."""
+    """Returns the records with the partitions interleaved in another way, each of them in its order."""
     waiting = {p: [value for q, value in records if q == p] for p in range(NP)}
     order = [p for p, _ in records]
     rng.shuffle(order)
@@ -150,7 +150,7 @@ def shuffled(rng, records):
 
 
 def without(records, kind, partition, epoch=None):
-    """The first such record is lost."""
+    """Returns the records without the first one of this kind, partition and epoch."""
     for at, (p, value) in enumerate(records):
         record = delta.parse(value)
         if (record["k"], p) == (kind, partition) and epoch in (None, record["e"]):
@@ -159,7 +159,7 @@ def without(records, kind, partition, epoch=None):
 
 
 def nameless(records):
-    """As if written without the model record."""
+    """Returns the records as they were if the model record had not been written."""
     kept = []
     for p, value in records:
         record = delta.parse(value)
@@ -210,7 +210,7 @@ class Both:
             assert self.path.read_text().splitlines() == delta.dump_lines(self.mine), f"{what}: the dumps differ"
 
     def feed(self, records):
-        """The kinds of what the records did."""
+        """Feeds both replicas; returns the set of what happened to the records."""
         begin = len(self.did)
         for partition, value in records:
             theirs, mine = self.library_feeds(partition, value), self.mine_feeds(partition, value)
@@ -263,12 +263,12 @@ class Cases:
 
     def a_missing_epoch_is_a_gap_until_all_comes(self):
         both, writer = self.started()
-        writer.epoch()  # 4 is lost
+        writer.epoch()  # epoch 4 is lost
         assert both.feed(in_order(writer.epoch(), writer.epoch())) == {"gap"}, both.did
         assert both.feed(shuffled(self.rng, in_order(writer.epoch(everything=True), writer.epoch()))) == {"taken", "applied"} and both.epoch == (1, 8)
 
     def a_gap_ends_when_the_topic_is_read_again_from_its_beginning(self):
-        """Which may be that of another topic of the same name: it begins with an epoch merged from the first that was applied, or not."""
+        """The beginning may be that of another topic of the same name: with an epoch merged from the first that was applied, or without."""
         for everything in (1, 3, 4, 6):
             both, writer = self.both(), Writer(self.rng)
             topic = [in_order(writer.epoch(everything=e == everything)) for e in range(1, 9)]
@@ -347,7 +347,7 @@ class Cases:
         assert both.feed(in_order(writer.epoch(12, first=11))) == {"gap"} and both.epoch == (1, 9)
 
     def pieces_of_another_from_are_another_epochs(self):
-        """One epoch under one digest, cut together in two ways, and as all there is: whichever is whole is applied, and no piece of the others is taken for one of its own."""
+        """One epoch with one digest, merged in two ways and as a whole state: the one that is complete is applied, and no piece of the others is taken for one of its own."""
         for _ in range(12):
             both, writer = self.started()
             [writer.cut() for _ in range(3)]
@@ -449,7 +449,7 @@ class Cases:
 # ---- drawn ----
 
 def drawn(seed, path):
-    """A history with losses, repetitions, damage, merges, other writers and rewinds, and at its end all of the newest timeline: the kinds seen."""
+    """Feeds a history with losses, repetitions, damage, merges, other writers and rewinds, at the end the whole newest timeline; returns the kinds that were seen."""
     rng, both = random.Random(seed), Both(path)
     writer = Writer(rng)
     older = []

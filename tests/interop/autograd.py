@@ -69,7 +69,7 @@ def drawn(seed):
 
 
 def run_daemon(drawing, path, name, address):
-    """(parameters, rows) after the last batch, as dumped."""
+    """Trains the drawing in freshetd; returns (parameters, rows) of the dump after the last batch."""
     path.mkdir()
     file = path / "samples.jsonl"
     file.write_text("".join(json.dumps(group) + "\n" for group in drawing["records"]))
@@ -92,7 +92,7 @@ def run_daemon(drawing, path, name, address):
 
 
 def tensors(learner, parameters, rows):
-    """The dump's numbers by the names of Learner.state: a row is the values of its parts, then their states."""
+    """Returns the numbers of the dump by the names of Learner.state. A dumped row has the values of its parts, then their states."""
     got = {name: torch.tensor(x, dtype=torch.float64) for name, x in parameters.items()}
     for (table, key), numbers in rows.items():
         numbers, at = torch.tensor(numbers, dtype=torch.float64), 0
@@ -119,10 +119,10 @@ def differences(learner, dumped):
 
 
 def without_noise(drawing, found, mutation=None):
-    """The differences that rounding does not explain."""
+    """Returns the differences that rounding does not explain."""
     if not found:
         return found
-    for seed in range(NOISES):  # one alone may end where it began
+    for seed in range(NOISES):  # with a single noise the number may happen to end where it was without
         noisy = autograd_learner.Learner(drawing, torch.float32, mutation, values_max=1e30, noise=2e-7, noise_seed=seed).run().state()
         found = [d for d in found if not float((d.got - d.wanted).abs().max()) <= 10 * float((noisy[d.name][0] - d.wanted).abs().max())]
         if not found:
@@ -133,7 +133,7 @@ def without_noise(drawing, found, mutation=None):
 # ---- a difference made small ----
 
 def smaller(drawing):
-    """Drawings with something less, the largest parts first."""
+    """Yields drawings that lack a part of this one, the largest parts first."""
     def changed(change):
         other = copy.deepcopy(drawing)
         return other if change(other) is not False else None
@@ -210,7 +210,7 @@ def drop_slot(drawing, slot):
 
 
 def pruned(drawing):
-    """Without layers that nothing reads, and without tables that no slot has."""
+    """Removes layers that nothing reads, and tables that no slot names."""
     conf = drawing["conf"]
     if not conf.get("losses"):
         conf.pop("losses", None)
@@ -222,7 +222,7 @@ def pruned(drawing):
 
 
 def shrink(drawing, still_differs, pool):
-    """A smaller drawing that still differs: what can be left out is, one after the other."""
+    """Returns a smaller drawing that still differs: leaves out one part after the other as long as it differs."""
     deadline, tried, at, again = time.monotonic() + SHRINK_SECONDS, 0, 0, False
     while time.monotonic() < deadline:
         candidates = [c for c in smaller(drawing) if c]
@@ -250,7 +250,7 @@ class Check:
         self.results = []  # (case, what was dumped)
 
     def differs(self, drawing, name, mutation=None):
-        """The drawing when it differs beyond noise; None too when it is no valid model any more."""
+        """Returns the drawing if it differs by more than noise; None if it does not, or is no valid model."""
         try:
             drawing = pruned(drawing)
             learner = autograd_learner.Learner(drawing, mutation=mutation).run()

@@ -14,14 +14,14 @@ SECONDS_MAX = 1e11  # below it a time is seconds, else milliseconds
 # ---- numbers ----
 
 def transforms(spec):
-    """[(name, what a map says about it)]"""
+    """Returns the transforms of a slot as [(name, its argument, or None)]."""
     written = spec.get("transform", "none")
     pairs = [next(iter(t.items())) if isinstance(t, dict) else (t, None) for t in (written if isinstance(written, list) else [written])]
     return [(name, argument) for name, argument in pairs if name != "none"]
 
 
 def of_network(spec):
-    """(standardize or bucketize or None, boundaries)"""
+    """Returns the last transform if it is standardize or bucketize, which the network does, with its argument; else (None, None)."""
     steps = transforms(spec)
     return steps[-1] if steps and steps[-1][0] in ("standardize", "bucketize") else (None, None)
 
@@ -40,7 +40,7 @@ def width_of(spec):
 
 
 def image(spec, x, factor=lambda what: 1.0):
-    """What a number comes to before the network sees it."""
+    """Returns the numbers that the transforms before the network make of a number."""
     if is_time(spec):
         (name, _), = transforms(spec)
         period, shift = PERIODS[name]
@@ -56,7 +56,7 @@ def image(spec, x, factor=lambda what: 1.0):
 
 
 def missing_image(spec):
-    """Of one number that is not there; NaN: it is left out of the statistics and reads as 0 behind them."""
+    """The image of one missing number. NaN: the number is left out of the statistics, and is 0 after standardize."""
     if "default" not in spec and is_time(spec):
         return [0.0, 0.0]
     if "default" not in spec and of_network(spec)[0] == "standardize":
@@ -65,7 +65,7 @@ def missing_image(spec):
 
 
 def numbers(spec, value, factor):
-    """(numbers of a sample, whether they are missing)"""
+    """Returns (the numbers of a sample, whether they are missing)."""
     if value is None:
         return missing_image(spec) * spec.get("dim", 1), True
     return [v for x in (value if isinstance(value, list) else [value]) for v in image(spec, x, factor)], False
@@ -74,7 +74,7 @@ def numbers(spec, value, factor):
 # ---- ids ----
 
 def ids(slots, slot, features):
-    """(keys, weights) of a sample."""
+    """Returns (keys, weights) of a slot of a sample."""
     spec = slots[slot]
     namespace = spec.get("namespace", slot if "buckets" in spec or "cross" in spec else spec["table"])
     if "buckets" in spec:

@@ -20,7 +20,7 @@ class Wild(Exception):
 
 
 def log_odds(prior):
-    """Of a weighted mean of labels (Krichevsky and Trofimov 1981)."""
+    """The log-odds of a weighted mean of labels (Krichevsky and Trofimov 1981)."""
     return math.log((prior["positives"] + 0.5) / (prior["weight"] - prior["positives"] + 0.5))
 
 
@@ -70,7 +70,7 @@ class Learner:
         return carried + [l for l, spec in self.conf["labels"].items() if "of" in spec]
 
     def labelled(self, sample):
-        """Labels and weights of a sample; None: masked."""
+        """Returns labels and weights of a sample; a masked label is None."""
         y, w, conf = {}, {}, self.conf["labels"]
         given = sample.get("w", 1)
         for label in self.labels:  # sources before what is derived from them: a chain of derived ones is not drawn
@@ -172,11 +172,11 @@ class Learner:
         self.steps += 1
 
     def with_noise(self, x):
-        """First values off by a rounding: what cancels in the forward pass no longer does exactly."""
+        """Changes first values by about a rounding, so that terms which cancel in the forward pass no longer cancel exactly."""
         return x * (1 + self.noise * torch.randn(x.shape, generator=self.random, dtype=x.dtype)) if self.noise else x
 
     def add_noise(self, gradients):
-        """What rounding may do to a sum whose terms cancel: a share of the largest gradient."""
+        """Adds to the gradients what rounding may add to a sum whose terms cancel: a share of the largest gradient."""
         largest = max(float(g.abs().max()) for g in gradients.values() if g is not None and g.numel())
         for g in gradients.values():
             if g is not None:
@@ -201,7 +201,7 @@ class Learner:
                 raise Wild(f"layer {name}")
 
     def losses(self, forward, samples, labelled, trained, group_of):
-        """The sum of all losses, and of each that trains the samples that counted."""
+        """Returns the sum of all losses, and for each loss that trains the samples that counted in it."""
         tasks, total, counted = self.conf["tasks"], torch.zeros((), dtype=self.dtype), {}
         named = {task["name"]: task for task in tasks}
         roots = dict(self.network.loss_roots())
@@ -227,7 +227,7 @@ class Learner:
         return autograd_rules.f32(w) / (autograd_rules.f32(keep) * (self.factor("keep rate") if keep != 1 else 1))
 
     def counts_for(self, losses, counted):
-        """Samples that counted in one of the losses."""
+        """Returns the mask of the samples that counted in at least one of the losses."""
         masks = [counted[k] for k in losses if k in counted]
         return torch.stack(masks).any(0) if masks else torch.zeros(len(next(iter(counted.values()))), dtype=torch.bool)
 
@@ -242,7 +242,7 @@ class Learner:
     def update_parameters(self, gradients, counted):
         size = self.case["ingest"]["batch_size"]
         reached = {name: int(self.counts_for(self.network.reached["parameter", name], counted).sum()) for name in self.rules}
-        moved = {name: n for name, n in reached.items() if n > 0}  # nothing at all moves where no sample counted
+        moved = {name: n for name, n in reached.items() if n > 0}  # a parameter that no counted sample reaches is left as it is
         sums = {}
         for name in moved:
             gradient, w = gradients["parameter", name], self.parameters[name]
@@ -256,7 +256,7 @@ class Learner:
             self.parameters[name] = new.reshape(w.shape)
 
     def global_scale(self, means):
-        """Of all mean gradients of layers, by network.clip_global_norm."""
+        """The factor by which network.clip_global_norm scales all mean gradients of layers."""
         bound = self.conf["network"].get("clip_global_norm", 0) * self.factor("clip_global_norm")
         norm = float(sum((g * g).sum() for g in means.values())) ** 0.5
         return bound / norm if bound and norm > bound else 1.0
@@ -269,7 +269,7 @@ class Learner:
                     if self.conf["slots"][slot]["table"] != table or not self.network.reached[slot, part]:
                         continue
                     trains = self.counts_for(self.network.reached[slot, part], counted)[:, None]
-                    pooled = self.counts_for(self.network.reached[slot, part, "pooled"], counted)[:, None]  # a masked step is none, but a sum has it
+                    pooled = self.counts_for(self.network.reached[slot, part, "pooled"], counted)[:, None]  # a masked step counts in a pooled sum only
                     c.index_add_(0, column.keys.flatten(), (column.there & torch.where(column.masked, pooled, trains)).flatten().to(c.dtype))
                 self.update_part(table, part, number, c, gradients["rows", table, part])
 

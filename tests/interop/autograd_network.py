@@ -221,7 +221,7 @@ class Network:
     # ---- what a loss reaches ----
 
     def loss_roots(self):
-        """Of every loss that trains: the references it looks at."""
+        """Yields the number of every loss that trains, and the references that it reads."""
         tasks = self.conf["tasks"]
         named = {task["name"]: task for task in tasks}
         for k, task in enumerate(tasks):
@@ -254,7 +254,7 @@ class Network:
                 self.reached["parameter", name] = self.reached[parameter.layer]
 
     def live_layers(self):
-        """All that a task or a loss reads, a task without a loss too: what has values at all."""
+        """Returns the layers that a task or a loss reads, also a task without a loss: the others have no values."""
         seen, walk = set(), [Ref("layer", task["logit"]) for task in self.conf["tasks"] if "logit" in task]
         walk += [ref for refs in self.loss_refs.values() for ref in refs]
         while walk:
@@ -458,7 +458,7 @@ class Forward:
         return x.detach() + leak * (x - x.detach()) if leak else x.detach()
 
     def softmax(self, scores, counts):
-        """Over the steps that count; no such step: zeros."""
+        """The softmax over the steps that count; zeros where no step counts."""
         largest = torch.where(counts, scores, -math.inf).max(1, keepdim=True).values.detach()
         e = torch.where(counts, torch.where(counts, scores - largest, 0.0).exp(), 0.0)
         return e / torch.where(counts.any(1, keepdim=True), e.sum(1, keepdim=True), 1.0)
@@ -509,13 +509,13 @@ class Forward:
 # ---- losses: sums over samples; and which samples count ----
 
 def logit_of_product(factors):
-    """Logit of a product of probabilities, all by their logits [samples, k]."""
+    """Returns -log and the logit of a product of probabilities whose logits are `factors` [samples, k]."""
     surprise = torch.nn.functional.softplus(-factors).sum(1)
     return surprise, -torch.log(torch.expm1(surprise))
 
 
 def task_loss(forward, task, named, y, a, counts, group):
-    """Sum over samples that count, and the mask of those that did."""
+    """Returns the sum of the loss over the samples that count, and the mask of those samples."""
     softplus = torch.nn.functional.softplus
     safe = torch.where(counts, y, 0.0)
     kind = task.get("loss", "logloss")

@@ -141,7 +141,7 @@ class Optimizer:
         return own + [name for name in COMMON if name != "decay_all" and self.o[name] and (not name.startswith("decay_") or self.o["decay_samples"])]
 
     def schedule(self, samples):
-        """Factor of the rate after so many trained samples."""
+        """The factor of the learning rate after `samples` trained samples."""
         o, factor = self.o, 1.0
         if o["warmup_samples"]:
             factor = min(1.0, (samples + 1) / o["warmup_samples"])
@@ -150,7 +150,7 @@ class Optimizer:
         return factor
 
     def start(self, w):
-        """State of the rule before anything was learnt, in the order in which rows store it."""
+        """The state of the rule before the first step, in the order in which rows store it."""
         zeros, one = torch.zeros_like(w), torch.zeros_like(w[:, :1])
         return {"sgd": {}, "momentum": {"b": zeros}, "adagrad": {"a": zeros + self.o.get("initial", 0)},
                 "adagrad_rowwise": {"a": one + self.o.get("initial", 0)}, "rmsprop": {"v": zeros}, "adam": {"m": zeros, "v": zeros, "t": one},
@@ -158,7 +158,7 @@ class Optimizer:
                 "ftrl": {"z": zeros, "n": zeros}, "group_ftrl": {"z": zeros, "n": zeros}}[self.kind]
 
     def shaped(self, g, w, penalties, scale):
-        """Mean gradient of a unit of time as the rule sees it: bounded, then joined by the penalties."""
+        """The mean gradient of a unit of time as the rule gets it: first bounded, then with the penalties added."""
         o = self.o
         if o["clip_norm"]:
             norm = (g * g).sum(1, keepdim=True).sqrt()
@@ -171,13 +171,13 @@ class Optimizer:
         return g
 
     def step(self, w, state, s, k, trained, is_row, penalties, samples, scale=1.0):
-        """(values, state) after a summed gradient s of k units of time. trained: samples before the step; penalties: l1, l2 and weight decay belong here; samples:
-        of this step; scale: of the mean gradient, by a bound on all of them."""
+        """Returns (values, state) after a summed gradient s of k units of time. trained: the number of samples before the step; penalties: whether l1, l2 and weight
+        decay apply; samples: the number of samples of the step; scale: the factor of the mean gradient by a bound on all mean gradients."""
         g = self.shaped(s / k, w, penalties, scale)
         return getattr(self, self.kind)(w, dict(state), g, k, self.o["lr"] * self.schedule(trained), is_row, penalties, samples)
 
     def damped(self, lr, k, is_row):
-        """A hot key never steps further than 4 mean gradients; one occurrence as in the textbook."""
+        """The damped rate of a row: one occurrence makes the step of the textbook, and no number of occurrences makes more than 4 mean gradients."""
         return lr / (1 + lr * (k - 1) / 4) if is_row else lr
 
     def sgd(self, w, state, g, k, lr, is_row, penalties, samples):
@@ -254,7 +254,7 @@ class Dice:
         self.first, self.second = torch.zeros(width, dtype=torch.float64), torch.full((width,), self.weight, dtype=torch.float64)
 
     def add(self, x, k):
-        """Rows [m, width] that trained samples read, k units of time."""
+        """Adds rows [m, width] that trained samples read; they stand for k units of time."""
         keep, x = DICE_KEEP ** k, x.to(torch.float64)
         self.weight = keep * self.weight + 1 - keep
         self.first, self.second = keep * self.first + (1 - keep) * x.mean(0), keep * self.second + (1 - keep) * (x * x).mean(0)
@@ -287,6 +287,6 @@ class Standardize:
             self.squares = self.squares + delta * (row - self.mean)
 
     def published(self):
-        """Mean, variance, and how many samples are known, as far as that matters."""
+        """Returns mean, variance and the number of samples."""
         variance = self.squares / self.count if self.count else torch.ones_like(self.squares)
         return self.mean, variance, torch.tensor([float(self.count)], dtype=torch.float64)

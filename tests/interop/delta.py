@@ -28,27 +28,27 @@ TYPES = {"tb": str, "keys": bytes, "seg": list, "why": bytes, "name": str, "shap
 
 
 class Bad(Exception):
-    """A record that is not one."""
+    """The bytes are no valid record."""
 
 
 class Stop(Bad):
-    """A replica does not go on."""
+    """The replica stops at this record."""
 
 
 class Gap(Stop):
-    """Pieces, epochs or the model are missing: a newer snapshot or an epoch from 1 leads on."""
+    """Pieces, epochs or the model are missing: the replica continues from a newer snapshot or an epoch from 1."""
 
 
 class Rewound(Stop):
-    """A later timeline began with less than all: its snapshot or an epoch from 1 leads on."""
+    """A later timeline began with less than the whole state: the replica continues from its snapshot or an epoch from 1."""
 
 
 class TwoWriters(Stop):
-    """For good."""
+    """Two writers were seen: nothing lets this replica continue."""
 
 
 def canonical(value):
-    """JSON with sorted keys, no spaces and %.9g numbers."""
+    """Returns the value as JSON with sorted keys, no spaces and %.9g numbers."""
     if isinstance(value, dict):
         return "{%s}" % ",".join("%s:%s" % (json.dumps(key), canonical(value[key])) for key in sorted(value))
     if isinstance(value, list):
@@ -57,7 +57,7 @@ def canonical(value):
 
 
 def check_form(value, piece_max):
-    """What a record's writer must keep; the record."""
+    """Checks what a writer must keep in a record; returns the parsed record."""
     record = parse(value)
     assert len(value) <= piece_max, f"{len(value)} bytes, over piece_max"
     assert list(record) == ENVELOPE + FIELDS[record["k"]] + ["crc"], f"keys of a {record['k']} record: {list(record)}"
@@ -75,7 +75,7 @@ def check_form(value, piece_max):
 
 
 def parse(value):
-    """One record -> its map; checks the crc over all bytes before it."""
+    """Returns the map of a record; checks the crc over all bytes before the crc."""
     if len(value) < 9 or value[-9:-4] != CRC_TAIL:
         raise Bad("no crc field at the end")
     if crc32c.crc32c(value[:-9]) != struct.unpack(">I", value[-4:])[0]:
@@ -87,7 +87,7 @@ def parse(value):
 
 
 def read_topic(address, topic, config=None, see=lambda message: None):
-    """All records of a topic now: a list per partition of (offset, value bytes). see() gets every whole message."""
+    """Returns the records that the topic has now: per partition a list of (offset, value bytes). see() gets every whole message."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "interop", "enable.auto.commit": False,
                                          "auto.offset.reset": "error", "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 20,
                                          "enable.partition.eof": True, **(config or {})})
@@ -146,7 +146,7 @@ def read_snapshot(directory):
 
 
 def begins_all(record):
-    """The first piece of an epoch that holds all of a state."""
+    """Is the record the first piece of an epoch that holds a whole state?"""
     return record["from"] == 1 and record["i"] == 0
 
 
@@ -155,7 +155,7 @@ def unpack_keys(data):
 
 
 def single(value):
-    """Rounded to f32."""
+    """Returns the value rounded to f32."""
     return struct.unpack("<f", struct.pack("<f", value))[0]
 
 
@@ -183,7 +183,7 @@ class Replica:
 
     def __init__(self, np):
         self.np = np
-        self.timeline = 0  # what is fed; served is that of the last commit
+        self.timeline = 0  # the timeline of the records that are fed; the served one is that of the last commit
         self.seen = 0      # the newest timeline of any record
         self.applied = 0
         self.digests = {0: 0}  # of applied epochs
@@ -193,7 +193,7 @@ class Replica:
         self.commit = None
         self.fp = None
         self.model = None
-        self.stopped = None  # the Stop that something later may lead on from
+        self.stopped = None  # the Stop at which the replica waits for a record to continue from
         self.duplicates = 0
         self.tombstones = 0
         self.published = {}  # (table, epoch) -> keys of its rows and drops
@@ -203,10 +203,10 @@ class Replica:
         self.held = {}  # (epoch, from) -> partition -> piece -> record
         self.waiting = {}  # epoch -> the digest of its records there
         self.begun = set()  # partitions of which piece 0 of an epoch from 1 was seen
-        self.reached = {}  # partition -> the newest epoch it has closed
+        self.reached = {}  # partition -> the newest epoch of which its commit came
 
     def begin(self, directory):
-        """Begins, or goes on, with a snapshot; its manifest."""
+        """Begins or continues from a snapshot; returns the manifest of the snapshot."""
         manifest, _, records = read_snapshot(directory)
         assert (manifest["tl"], manifest["e"]) > (self.timeline, self.applied), "a newer one"
         self._begin_timeline(manifest["tl"])
@@ -218,8 +218,8 @@ class Replica:
         return manifest
 
     def feed(self, partition, value):
-        """What a record did: "applied" an epoch, was "taken", is a "duplicate", or was "passed" over. Raises Bad when it is damaged, Stop when it ends here: so does
-        every later one, but those that lead on."""
+        """Returns what happened to the record: it "applied" an epoch, or was "taken", a "duplicate", or "passed" over. Raises Bad when the record is damaged, Stop when
+        the replica stops at it; from then on every record raises Stop, except those from which the replica can continue."""
         try:
             record = parse(value)
         except Bad as problem:
@@ -236,7 +236,7 @@ class Replica:
             raise
 
     def _leads_on(self, record):
-        """It is the first of an epoch that is all there is, or behind one in its partition."""
+        """Is the record the first of an epoch that holds a whole state, or one that comes behind such a record in its partition?"""
         if isinstance(self.stopped, TwoWriters) or record["tl"] < max(self.seen, self.timeline):
             return False
         return begins_all(record) or (record["p"] in self.begun and (record["tl"], record["e"]) > (self.timeline, self.applied))
@@ -271,12 +271,12 @@ class Replica:
         return "applied" if self._complete((record["e"], record["from"])) and self._advance() else "taken"
 
     def _begin_timeline(self, timeline):
-        """What is served stays until an epoch from 1 is whole, which replaces all."""
+        """Begins a timeline. The old state is served until an epoch from 1 is complete, which replaces it."""
         self.timeline, self.applied, self.digests = timeline, 0, {0: 0}
         self._wait_for_nothing()
 
     def _close(self, commit, pieces):
-        """A partition's commit has all of its pieces before it, and the predecessor of the other partitions."""
+        """Checks that all pieces of the partition came before its commit, and that the commits of all partitions name one predecessor."""
         if set(pieces) != set(range(commit["n"] + 1)) or commit["i"] != commit["n"]:
             raise Gap("pieces of epoch %d are missing in partition %d" % (commit["e"], commit["p"]))
         commits = [piece for other in self.held[commit["e"], commit["from"]].values() for piece in other.values() if piece["k"] == "commit"]
@@ -289,7 +289,7 @@ class Replica:
         return len(partitions) == self.np and all(any(piece["k"] == "commit" for piece in pieces.values()) for pieces in partitions.values())
 
     def _advance(self):
-        """Applies what is whole and continues what is applied; how many epochs."""
+        """Applies complete epochs that continue the applied ones; returns how many."""
         for count in itertools.count():
             ready = [key for key in sorted(self.held) if key[1] <= self.applied + 1 <= key[0] and self._complete(key)]
             if not ready:
@@ -307,12 +307,12 @@ class Replica:
             raise TwoWriters("epoch %d does not follow: prev differs" % epoch)
         if (first == 1 or commit["fp"] != self.fp) and not any(record["k"] == "model" for record in records):
             raise Gap("epoch %d is of a model that is unknown here" % epoch)
-        if first == 1:  # all there is: what it does not have is gone
+        if first == 1:  # the epoch holds the whole state: what it does not hold is removed
             self.rows, self.dense, self.published, self.fp = {}, {}, {}, None
         order = {"rewind": 0, "model": 1, "rows": 2, "drop": 3, "dense": 4, "commit": 5}
         for partition in sorted(partitions):
             pieces = [partitions[partition][i] for i in range(len(partitions[partition]))]
-            pieces = [piece for piece in pieces if piece["k"] in order]  # an unknown kind counts as a piece, no more
+            pieces = [piece for piece in pieces if piece["k"] in order]  # a piece of an unknown kind is counted and not read
             assert [order[r["k"]] for r in pieces] == sorted(order[r["k"]] for r in pieces), "order of kinds"
             counted = {"rows": 0, "drop": 0}
             for record in pieces:
@@ -329,7 +329,7 @@ class Replica:
         kind = record["k"]
         if kind == "model":
             if record["fp"] != self.fp:
-                self.dense = {}  # all of them follow
+                self.dense = {}  # all dense parameters follow
             self.model, self.fp = record["cfg"], record["fp"]
         assert record["fp"] == self.fp or kind == "rewind", "one fingerprint in an epoch"
         if kind in ("rows", "drop"):

@@ -16,7 +16,7 @@ def fmix64(k):
 
 
 def seed_of(namespace, key_seed=None):
-    """Of a namespace; `key_seed` as the configuration has it: a positive 64-bit integer is itself, quoted or not, any other text its XXH3."""
+    """The seed of a namespace. `key_seed` is what the configuration says: a positive 64-bit integer, quoted or not, is taken as it is, any other text as its XXH3."""
     text = "" if key_seed is None else str(key_seed)
     whole = re.fullmatch("[1-9][0-9]{0,19}", text, re.ASCII) and int(text) <= MASK
     number = 0 if key_seed is None else int(text) if whole else xxhash.xxh3_64_intdigest(text.encode())
@@ -24,7 +24,7 @@ def seed_of(namespace, key_seed=None):
 
 
 def key_of(identity, namespace, raw=False, key_seed=None):
-    """Integers through fmix64(v xor seed), strings through XXH3 with the seed; a canonical decimal string is the integer unless `raw`."""
+    """The key of an id: fmix64(v xor seed) of an integer, XXH3 with the seed of a string. A canonical decimal string is taken as the integer, unless `raw`."""
     seed = seed_of(namespace, key_seed)
     if isinstance(identity, str):
         canonical = not raw and re.fullmatch("0|-?[1-9][0-9]{0,19}", identity, re.ASCII) and -(1 << 63) <= int(identity) < 1 << 64
@@ -34,7 +34,7 @@ def key_of(identity, namespace, raw=False, key_seed=None):
 
 
 def cross_of(parts, namespace, key_seed=None):
-    """The keys of the crossed slots' ids, folded in the order of the slots."""
+    """The key of a cross: the keys of the ids of its slots, folded in the order of the slots."""
     key = seed_of(namespace, key_seed)
     for part in parts:
         key = fmix64(key ^ part)

@@ -34,7 +34,7 @@ def f32(x):
 
 
 def decoded_ids(slot, value):
-    """(keys, weights) of an entry; weights None when it has none."""
+    """Returns (keys, weights) of an entry; the weights are None when the entry has none."""
     namespace, raw, kept = IDS[slot]
     weights = None
     if isinstance(value, dict):
@@ -63,7 +63,7 @@ def decoded_slots(f):
 
 
 def decoded(sample):
-    """What a single sample (labels and weights as maps) means."""
+    """Returns what `freshet decode` must print of a single sample, whose labels and weights are maps."""
     y = {label: sample["y"].get(label) for label in CARRIED}
     y = {label: None if value is None else f32(value) for label, value in y.items()}
     y["bought"] = y["buy"] if y["click"] == 1 else None
@@ -78,7 +78,7 @@ def decoded(sample):
 
 
 def rounded(value):
-    """Printed as %.9g, read as f32: the same bits."""
+    """Returns the value with each number, printed as %.9g, read back as the f32 that it was."""
     if isinstance(value, float):
         return f32(value)
     if isinstance(value, dict):
@@ -87,7 +87,7 @@ def rounded(value):
 
 
 def plain(answer):
-    """`freshet decode`'s samples with the weights of every slot written out."""
+    """Returns the samples that `freshet decode` printed, with the weights of every slot written out."""
     for sample in answer["samples"]:
         for slot in (*IDS, *BUCKETS, *CROSSES):
             if isinstance(sample["f"][slot], list):
@@ -142,12 +142,12 @@ def draw(rng, form):
 
 
 def spelled_slots(rng, f, codec):
-    """Slots by their declared index (an integer key, which JSON has not)."""
+    """Names some slots by their declared index, an integer key; JSON has no such keys."""
     return {INDEX[slot] if codec == "msgpack" and slot in INDEX and rng.random() < 0.3 else slot: value for slot, value in f.items()}
 
 
 def spelled(rng, value, codec):
-    """The same record otherwise said: labels as an array, slots by index, keys that are ignored."""
+    """Returns the same record in other words: labels as an array, slots by index, keys that are ignored."""
     if isinstance(value, list):
         return [spelled(rng, each, codec) for each in value]
     out = {key: spelled_slots(rng, each, codec) if key in ("f", "shared", "cols") else each for key, each in value.items()}
