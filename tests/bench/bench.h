@@ -29,11 +29,11 @@ struct fr_bench {
     const char *config;  /* bench_r16.yaml */
     const char *brokers; /* NULL: start one */
     const char *program; /* this executable */
-    uint64_t samples;    /* of e2e */
-    uint64_t rows;       /* of a large table; 0: the benchmark's own number */
+    uint64_t samples;    /* how many samples e2e trains */
+    uint64_t rows;       /* rows of a large table; 0: the benchmark decides */
     uint64_t batches;    /* of tiers */
-    uint32_t limit;      /* of tiers, percent; 0: all of its own */
-    uint32_t ids;        /* of each slot of R16's stream */
+    uint32_t limit;      /* the one limit of tiers, percent; 0: all its limits */
+    uint32_t ids;        /* different ids of each slot of R16's stream */
     uint32_t threads;
     struct fr_conf *conf;
     /* samples/s of the products alone, the faster backend; 0: not measured yet */
@@ -44,8 +44,8 @@ struct fr_bench {
     bool open; /* inside a result */
 };
 
-/* A result: one logfmt line on stdout and one JSON object. `what` names the measured thing and the
- * roof beside it. */
+/* Writes a result, one logfmt line on stdout and one JSON object: begin with the name of the
+ * measured thing, then its numbers and texts, the roof among them. */
 void fr_bench_begin(struct fr_bench *bench, const char *name);
 void fr_bench_number(struct fr_bench *bench, const char *name, double value);
 void fr_bench_text(struct fr_bench *bench, const char *name, const char *value);
@@ -54,10 +54,10 @@ void fr_bench_progress(const char *format, ...) __attribute__((format(printf, 1,
 
 double fr_bench_now(void);                          /* seconds, monotonic */
 double fr_bench_cpu_seconds(void);                  /* of this process, all threads */
-double fr_bench_thread_seconds(void);               /* of processor time of the caller's */
-double fr_bench_median(double *values, uint32_t n); /* sorts */
+double fr_bench_thread_seconds(void);               /* processor time of the calling thread */
+double fr_bench_median(double *values, uint32_t n); /* sorts the values */
 
-/* Says on stderr why the benchmark of this name failed; FR_TOOL_FAILED. */
+/* Says on stderr why the benchmark of this name failed; returns FR_TOOL_FAILED. */
 int fr_bench_fail(const char *name, const struct fr_err *err);
 /* The path of another program of the same build: place is below the build folder, such as
  * "daemon/freshetd". False if it cannot be run. */

@@ -21,8 +21,9 @@ struct fr_bench_stream {
 };
 
 struct fr_bench_run {
-    /* The caller's, before it is opened: borrowed; of the benchmark, for messages; of the state; of
-     * journal files, NULL: empty; unfolded_max where there is no limit, 0: by memory. */
+    /* Set by the caller before opening, and borrowed: name is the name of the benchmark, for
+     * messages; directory is that of the state; head is the head of journal files, NULL: empty;
+     * unfolded_mib is unfolded_max where rows have no limit, 0: by memory. */
     struct fr_bench *bench;
     const char *name, *directory;
     struct fr_buffer *head;
@@ -38,18 +39,18 @@ struct fr_bench_run {
     pthread_t append_thread, fold_thread;
     atomic_bool stop, failed, fold_wanted;
     struct fr_err append_err, fold_err; /* of the thread that failed */
-    uint64_t n_batches;                 /* of the history: event time goes by it */
+    uint64_t n_batches;                 /* batches so far, for event time */
     uint64_t rss_empty, rss_peak;
     bool started, stuck;
 };
 
-/* limit: bytes of rows in memory; 0: all. FR_TOOL_OK, or what the tool exits with. */
+/* limit: bytes of rows in memory; 0: all rows. Returns FR_TOOL_OK, or what the tool exits with. */
 int fr_bench_run_open(struct fr_bench_run *run, uint64_t limit);
 /* Trains n batches of the stream, the first of which has the number `first`; times NULL: not
  * measured. */
 int fr_bench_run_train(struct fr_bench_run *run, const struct fr_bench_stream *stream, uint64_t first, uint64_t n,
                        struct fr_bench_times *times);
-/* The last epoch, and the threads' end. */
+/* Makes the last epoch durable, and ends the threads. */
 void fr_bench_run_drain(struct fr_bench_run *run);
 void fr_bench_run_close(struct fr_bench_run *run);
 
