@@ -1,8 +1,8 @@
-/* What `--check` looks at beyond the configuration's own grammar, without a network: the settings
- * of every Kafka client, as a start would make them, and valid parts of the network that learn
- * nothing. A start checks the clients too, before it makes a state directory.
+/* Checks of `--check` beyond the grammar of the configuration, without a network: the settings of
+ * every Kafka client, as a start would make them, and valid parts of the model that learn nothing.
+ * A start checks the clients too, before it makes a state directory.
  *
- * Owner: main thread, before there are others. */
+ * Thread: the main thread, before other threads start. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,32 +13,32 @@
 #include "ingest/ingest.h"
 #include "trainer/trainer.h"
 
-enum { CLIENT_PROBLEMS_MAX = 100 }; /* nobody reads more at once */
+enum { CLIENT_PROBLEMS_MAX = 100 }; /* more would not help a reader */
 
 struct problems {
     const char *config;
     struct fr_buffer *out;
-    char *told[CLIENT_PROBLEMS_MAX];
+    char *written[CLIENT_PROBLEMS_MAX];
     size_t count;
 };
 
-/* Several clients get the same properties: each problem once. */
-static void take(void *self, const char *place, const char *text)
+/* Writes each problem once, because several clients get the same properties. */
+static void write_problem(void *self, const char *place, const char *text)
 {
     struct problems *problems = self;
     for (size_t i = 0; i < problems->count; i++)
-        if (strcmp(problems->told[i], text) == 0)
+        if (strcmp(problems->written[i], text) == 0)
             return;
     if (problems->count == CLIENT_PROBLEMS_MAX)
         return;
-    problems->told[problems->count++] = fr_strdup(text);
+    problems->written[problems->count++] = fr_strdup(text);
     fr_buffer_printf(problems->out, "%s: %s\n", place ? place : problems->config, text);
 }
 
 bool fr_service_check_clients(const struct fr_conf *conf, const char *config, struct fr_buffer *out)
 {
     struct problems problems = {.config = config, .out = out};
-    fr_ingest_report(conf, take, &problems);
+    fr_ingest_report(conf, write_problem, &problems);
     struct fr_publisher_property *properties = fr_alloc(conf->ingest.n_kafka + 1, sizeof(*properties));
     for (size_t i = 0; i < conf->ingest.n_kafka; i++)
         properties[i] = (struct fr_publisher_property){conf->ingest.kafka[i].name, conf->ingest.kafka[i].value,
@@ -48,10 +48,10 @@ bool fr_service_check_clients(const struct fr_conf *conf, const char *config, st
                                                        .partitions = conf->export_.partitions,
                                                        .properties = properties,
                                                        .n_properties = conf->ingest.n_kafka},
-                        take, &problems);
+                        write_problem, &problems);
     free(properties);
     for (size_t i = 0; i < problems.count; i++)
-        free(problems.told[i]);
+        free(problems.written[i]);
     return problems.count == 0;
 }
 

@@ -1,20 +1,51 @@
-/* The documents behind /status, /auc and /readyz, made from snapshots on the main thread
- * (docs/http.md; series of /metrics: series.c). Nothing here takes a lock of the training path:
- * every module publishes copies. Undefined numbers are null. */
-#include "service.h"
+/* The documents /status, /auc and /readyz (docs/http.md; series of /metrics: series.c). Nothing
+ * here takes a lock of the training path: every module publishes copies. Undefined numbers are
+ * null. */
+#include "documents.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "service.h"
 
-static const char HELD[] =
-    "publishing is held after batches in a row of which nothing could train; it goes on after as many good ones (see "
-    "/healthz)";
+struct fr_documents *fr_documents_new(void)
+{
+    return fr_alloc(1, sizeof(struct fr_documents));
+}
+
+void fr_documents_free(struct fr_documents *documents)
+{
+    if (documents)
+        fr_documents_shown_release(&documents->history);
+    free(documents);
+}
+
+/* ---- members of one kind in a row ---- */
+
+struct count {
+    const char *name;
+    uint64_t value;
+};
+
+static void put_counts(struct fr_json *json, const struct count *counts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        fr_json_u64(json, counts[i].name, counts[i].value);
+}
+
+/* Writes an object that has only counts. */
+static void put_object(struct fr_json *json, const char *name, const struct count *counts, size_t n)
+{
+    fr_json_object(json, name);
+    put_counts(json, counts, n);
+    fr_json_end(json);
+}
+
+#define COUNTS(...) (const struct count[]){__VA_ARGS__}, FR_ARRAY_LEN(((const struct count[]){__VA_ARGS__}))
 
 static void put_watermark(struct fr_json *json, const char *name, int64_t watermark_ms)
 {
@@ -23,6 +54,8 @@ static void put_watermark(struct fr_json *json, const char *name, int64_t waterm
     else
         fr_json_i64(json, name, watermark_ms);
 }
+
+/* ---- /auc ---- */
 
 static void document_auc(const struct fr_service *service, const struct fr_trainer_status *trainer, uint64_t timeline,
                          struct fr_json *json)
@@ -33,8 +66,7 @@ static void document_auc(const struct fr_service *service, const struct fr_train
         half_lives[h] = conf->metrics.half_life_name[h];
     fr_json_object(json, NULL);
     fr_json_text(json, "model", conf->model);
-    fr_json_u64(json, "tl", timeline);
-    fr_json_u64(json, "epoch", trainer->epoch);
+    put_counts(json, COUNTS({"tl", timeline}, {"epoch", trainer->epoch}));
     put_watermark(json, "as_of_ms", trainer->history.watermark_ms);
     fr_json_object(json, "tasks");
     for (uint32_t i = 0; i < trainer->history.n_tasks; i++)
@@ -43,53 +75,40 @@ static void document_auc(const struct fr_service *service, const struct fr_train
     fr_json_end(json);
 }
 
-static const char *phase_name(int phase)
-{
-    static const char *const names[] = {"recovering", "running", "draining"};
-    return names[phase];
-}
-
-#define EXPIRY(name, text, number, by) FR_REMOVAL_BY_##by({text, name}, )
-const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_RULES] = {FR_REMOVALS(EXPIRY)};
+/* ---- /status ---- */
 
 static void put_table(struct fr_json *json, const struct fr_trainer_table_status *table)
 {
     const struct fr_store_table_stats *stats = &table->stats;
+    const struct fr_store_counts *counts = &stats->counts;
     fr_json_object(json, table->name);
-    fr_json_object(json, "rows");
-    fr_json_u64(json, "ram", stats->counts.rows);
-    fr_json_end(json);
-    fr_json_u64(json, "pending", stats->counts.pending);
-    fr_json_u64(json, "resident", stats->resident);
-    fr_json_u64(json, "evictions", stats->evictions);
-    fr_json_u64(json, "bytes", stats->bytes);
-    fr_json_u64(json, "admitted", stats->counts.admitted);
-    fr_json_u64(json, "rejected", stats->counts.rejected);
-    fr_json_u64(json, "forgotten", stats->counts.forgotten);
-    fr_json_u64(json, "unremembered", stats->counts.unremembered);
+    put_object(json, "rows", COUNTS({"ram", counts->rows}));
+    put_counts(json,
+               COUNTS({"pending", counts->pending}, {"resident", stats->resident}, {"evictions", stats->evictions},
+                      {"bytes", stats->bytes}, {"admitted", counts->admitted}, {"rejected", counts->rejected},
+                      {"forgotten", counts->forgotten}, {"unremembered", counts->unremembered}));
     fr_json_object(json, "expired");
     for (size_t r = 0; r < FR_EXPIRY_RULES; r++)
-        fr_json_u64(json, fr_documents_expiry[r].name, stats->counts.expired[fr_documents_expiry[r].reason]);
+        fr_json_u64(json, fr_documents_expiry[r].name, counts->expired[fr_documents_expiry[r].reason]);
     fr_json_end(json);
     fr_json_end(json);
 }
 
-/* What counted for each task's loss; `problem`: why it learns nothing. */
+/* What counted for each task's loss. `problem`: why the task learns nothing. */
 static void put_tasks(struct fr_json *json, const struct fr_trainer_status *trainer)
 {
     fr_json_object(json, "tasks");
     for (uint32_t i = 0; i < trainer->history.n_tasks; i++) {
         const struct fr_trainer_task_counts *task = &trainer->history.tasks[i];
         fr_json_object(json, task->name);
-        fr_json_u64(json, "samples", task->samples);
-        fr_json_u64(json, "pairs", task->pairs);
+        put_counts(json, COUNTS({"samples", task->samples}, {"pairs", task->pairs}));
         fr_json_text(json, "problem", trainer->tasks[i].problem);
         fr_json_end(json);
     }
     fr_json_end(json);
 }
 
-/* The lag is against the end of the log as ingest last saw it; -1: not known. */
+/* The lag is measured to the end of the log as ingest last saw it; -1: unknown. */
 static void put_partition(struct fr_json *json, const struct fr_partition_position *p,
                           const struct fr_ingest_partition *read)
 {
@@ -128,18 +147,22 @@ static void put_partitions(struct fr_json *json, struct fr_service *service, con
     fr_positions_release(&positions);
 }
 
-/* Seconds, of what this process has seen, within a sixteenth. */
+/* Quantiles in seconds, of this process, within a sixteenth. */
 static void put_freshness(struct fr_json *json, const struct fr_freshness *freshness)
 {
     static const char *const names[] = {"trained",         "durable",           "published", "arrival_trained",
                                         "arrival_durable", "arrival_published", "ingest_lag"};
+    static const struct {
+        const char *name;
+        double share;
+    } quantiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}};
     _Static_assert(FR_ARRAY_LEN(names) == FR_FRESH_SERIES, "a name each");
     fr_json_object(json, "freshness");
     for (int i = 0; i < FR_FRESH_SERIES; i++) {
         fr_json_object(json, names[i]);
-        fr_json_number(json, "p50", fr_freshness_quantile(freshness, (enum fr_freshness_series)i, 0.5));
-        fr_json_number(json, "p90", fr_freshness_quantile(freshness, (enum fr_freshness_series)i, 0.9));
-        fr_json_number(json, "p99", fr_freshness_quantile(freshness, (enum fr_freshness_series)i, 0.99));
+        for (size_t q = 0; q < FR_ARRAY_LEN(quantiles); q++)
+            fr_json_number(json, quantiles[q].name,
+                           fr_freshness_quantile(freshness, (enum fr_freshness_series)i, quantiles[q].share));
         fr_json_end(json);
     }
     fr_json_end(json);
@@ -169,18 +192,14 @@ static void put_malformed(struct fr_json *json, const struct fr_ingest_status *i
 static void put_ingest(struct fr_json *json, const struct fr_ingest_status *ingest)
 {
     fr_json_object(json, "ingest");
-    fr_json_u64(json, "records", ingest->records);
-    fr_json_u64(json, "bytes", ingest->bytes);
-    fr_json_u64(json, "malformed", ingest->malformed);
-    fr_json_u64(json, "future_timestamp", ingest->future_timestamp);
-    fr_json_u64(json, "future_clock", ingest->future_clock);
-    fr_json_u64(json, "dead_sent", ingest->dead_sent);
-    fr_json_u64(json, "dead_failed", ingest->dead_failed);
-    fr_json_u64(json, "dead_without_value", ingest->dead_without_value);
+    put_counts(json, COUNTS({"records", ingest->records}, {"bytes", ingest->bytes}, {"malformed", ingest->malformed},
+                            {"future_timestamp", ingest->future_timestamp}, {"future_clock", ingest->future_clock},
+                            {"dead_sent", ingest->dead_sent}, {"dead_failed", ingest->dead_failed},
+                            {"dead_without_value", ingest->dead_without_value}));
     if (ingest->connected)
         fr_json_i64(json, "lag_ms", ingest->lag_ms);
     else
-        fr_json_null(json, "lag_ms"); /* not known */
+        fr_json_null(json, "lag_ms"); /* unknown */
     fr_json_bool(json, "at_end", ingest->at_end);
     fr_json_bool(json, "connected", ingest->connected);
     fr_json_text(json, "problem", ingest->problem);
@@ -188,7 +207,7 @@ static void put_ingest(struct fr_json *json, const struct fr_ingest_status *inge
     fr_json_end(json);
 }
 
-/* Name -> how often it came to this process; "" is all names beyond the first few. */
+/* Writes name -> how often this process met it. "" stands for all names beyond the first few. */
 static void put_unknown(struct fr_json *json, const char *what, const struct fr_unknown_names *names)
 {
     fr_json_object(json, what);
@@ -209,37 +228,26 @@ static void put_ignored(struct fr_json *json, const struct fr_unknown *unknown,
     fr_json_end(json);
     put_unknown(json, "slots", &unknown->slots);
     put_unknown(json, "keys", &unknown->keys);
-    fr_json_u64(json, "unknown_slots", history->unknown_slots);
-    fr_json_u64(json, "unknown_keys", history->unknown_keys);
-    fr_json_u64(json, "excess_ids", history->excess_ids);
+    put_counts(json, COUNTS({"unknown_slots", history->unknown_slots}, {"unknown_keys", history->unknown_keys},
+                            {"excess_ids", history->excess_ids}));
     fr_json_end(json);
 }
 
-static void put_outbox(struct fr_json *json, const struct fr_snapshots *s)
+static void put_outbox(struct fr_json *json, const struct fr_service_status *s)
 {
-    const struct fr_publisher_status *publisher = &s->publisher;
+    const struct fr_publisher_status *p = &s->publisher;
     fr_json_object(json, "outbox");
-    fr_json_u64(json, "epochs", s->durable.epoch > publisher->acked ? s->durable.epoch - publisher->acked : 0);
-    fr_json_u64(json, "in_flight_bytes", publisher->in_flight_bytes);
-    fr_json_u64(json, "records", publisher->records);
-    fr_json_u64(json, "bytes", publisher->bytes);
-    fr_json_u64(json, "errors", publisher->errors);
-    fr_json_u64(json, "resent_epochs", publisher->resent_epochs);
-    fr_json_u64(json, "saturated", publisher->saturated);
-    fr_json_u64(json, "lost_partitions", publisher->lost_partitions);
-    fr_json_u64(json, "strays", publisher->strays);
-    fr_json_u64(json, "waiting_bytes", s->waiting_bytes);
-    fr_json_object(json, "backlog");
-    fr_json_u64(json, "merges", publisher->backlog.merges);
-    fr_json_u64(json, "merged_epochs", publisher->backlog.merged_epochs);
-    fr_json_u64(json, "abandoned", publisher->backlog.abandoned);
-    fr_json_end(json);
-    fr_json_object(json, "topic");
-    fr_json_u64(json, "begin", publisher->topic.begin);
-    fr_json_u64(json, "looks", publisher->topic.looks);
-    fr_json_u64(json, "looked_ms", publisher->topic.looked_ms);
-    fr_json_end(json);
-    fr_json_text(json, "problem", publisher->problem);
+    put_counts(json, COUNTS({"epochs", s->durable.epoch > p->acked ? s->durable.epoch - p->acked : 0},
+                            {"in_flight_bytes", p->in_flight_bytes}, {"records", p->records}, {"bytes", p->bytes},
+                            {"errors", p->errors}, {"resent_epochs", p->resent_epochs}, {"saturated", p->saturated},
+                            {"lost_partitions", p->lost_partitions}, {"strays", p->strays},
+                            {"waiting_bytes", s->waiting_bytes}));
+    put_object(json, "backlog",
+               COUNTS({"merges", p->backlog.merges}, {"merged_epochs", p->backlog.merged_epochs},
+                      {"abandoned", p->backlog.abandoned}));
+    put_object(json, "topic",
+               COUNTS({"begin", p->topic.begin}, {"looks", p->topic.looks}, {"looked_ms", p->topic.looked_ms}));
+    fr_json_text(json, "problem", p->problem);
     fr_json_end(json);
 }
 
@@ -249,8 +257,8 @@ static void put_times(struct fr_json *json, const struct fr_trainer_run *run, co
     fr_json_number(json, "plan_seconds", (double)run->plan_ns / 1e9);
     fr_json_number(json, "cut_seconds", (double)run->cut_ns / 1e9);
     fr_json_object(json, "journaled");
-    fr_json_u64(json, "epochs", atomic_load(&durable->appends));
-    fr_json_u64(json, "image_bytes", atomic_load(&durable->image_bytes));
+    put_counts(json,
+               COUNTS({"epochs", atomic_load(&durable->appends)}, {"image_bytes", atomic_load(&durable->image_bytes)}));
     fr_json_number(json, "seconds", (double)atomic_load(&durable->append_ns) / 1e9);
     fr_json_number(json, "last_cut_to_durable_seconds", (double)atomic_load(&durable->cut_to_durable_ns) / 1e9);
     fr_json_end(json);
@@ -265,18 +273,18 @@ static void put_snapshots(struct fr_json *json, struct fr_shared_snapshots *snap
     fr_json_object(json, "snapshot");
     fr_json_text(json, "current", current);
     fr_json_text(json, "announced", announced.name);
-    fr_json_u64(json, "kept", atomic_load(&snapshots->kept));
-    fr_json_u64(json, "taken", atomic_load(&snapshots->taken));
-    fr_json_u64(json, "failures", atomic_load(&snapshots->failures));
-    fr_json_u64(json, "hook_failures", atomic_load(&snapshots->hook_failures));
+    put_counts(json, COUNTS({"kept", atomic_load(&snapshots->kept)}, {"taken", atomic_load(&snapshots->taken)},
+                            {"failures", atomic_load(&snapshots->failures)},
+                            {"hook_failures", atomic_load(&snapshots->hook_failures)}));
     fr_json_end(json);
 }
 
-static void put_process(struct fr_json *json, const struct fr_service *service)
+static void put_process(struct fr_json *json, struct fr_service *service)
 {
+    static const char *const phases[] = {"recovering", "running", "draining"};
     fr_json_text(json, "version", FR_VERSION);
     fr_json_text(json, "model", service->conf->model);
-    fr_json_text(json, "phase", phase_name(atomic_load(&service->life.phase)));
+    fr_json_text(json, "phase", phases[atomic_load(&service->life.phase)]);
     fr_json_text(json, "kernel", service->trainer ? fr_trainer_kernel(service->trainer) : "");
     fr_json_object(json, "device");
     fr_json_text(json, "name", service->device.name);
@@ -285,7 +293,7 @@ static void put_process(struct fr_json *json, const struct fr_service *service)
     fr_json_end(json);
 }
 
-/* by_line: each begins a line, for those who read with grep. */
+/* by_line: each problem begins a line, for readers that use grep. */
 static void put_problems(struct fr_json *json, const struct fr_readiness *readiness, bool by_line)
 {
     fr_json_array(json, "problems");
@@ -301,61 +309,52 @@ static void put_problems(struct fr_json *json, const struct fr_readiness *readin
     fr_json_end(json);
 }
 
-static void put_epochs(struct fr_json *json, const struct fr_snapshots *s)
+static void put_epochs(struct fr_json *json, const struct fr_service_status *s)
 {
-    fr_json_u64(json, "timeline", s->durable.timeline);
-    fr_json_u64(json, "epoch", s->trainer.epoch);
-    fr_json_u64(json, "durable", s->durable.epoch);
-    fr_json_u64(json, "folded", s->durable.folded);
-    fr_json_bool(json, "folding", s->durable.folding);
-    fr_json_u64(json, "sent", s->publisher.sent);
-    fr_json_u64(json, "acked", s->publisher.acked);
-    fr_json_object(json, "journal");
-    fr_json_u64(json, "bytes", s->durable.journal_bytes);
-    fr_json_u64(json, "unfolded_bytes", s->durable.unfolded_bytes);
-    fr_json_u64(json, "first", s->durable.journal_first);
-    fr_json_end(json);
+    const struct fr_durable_status *durable = &s->durable;
+    put_counts(json, COUNTS({"timeline", durable->timeline}, {"epoch", s->trainer.epoch}, {"durable", durable->epoch},
+                            {"folded", durable->folded}));
+    fr_json_bool(json, "folding", durable->folding);
+    put_counts(json, COUNTS({"sent", s->publisher.sent}, {"acked", s->publisher.acked}));
+    put_object(json, "journal",
+               COUNTS({"bytes", durable->journal_bytes}, {"unfolded_bytes", durable->unfolded_bytes},
+                      {"first", durable->journal_first}));
 }
 
 static void put_samples(struct fr_json *json, const struct fr_trainer_history *history)
 {
     put_watermark(json, "watermark_ms", history->watermark_ms);
     fr_json_u64(json, "batches", history->batches);
-    fr_json_object(json, "samples");
-    fr_json_u64(json, "trained", history->samples);
-    fr_json_u64(json, "metrics_only", history->metrics_only);
-    fr_json_u64(json, "masked", history->masked);
-    fr_json_u64(json, "quarantined", history->quarantined_samples);
-    fr_json_end(json);
+    put_object(json, "samples",
+               COUNTS({"trained", history->samples}, {"metrics_only", history->metrics_only},
+                      {"masked", history->masked}, {"quarantined", history->quarantined_samples}));
 }
 
-/* What stops or holds: memory, pauses, the quarantine. */
+/* Writes what stops or holds the service: memory, pauses, the quarantine. */
 static void put_holds(struct fr_json *json, const struct fr_conf *conf, const struct fr_trainer_status *trainer)
 {
+    static const char held[] =
+        "publishing is held after batches in a row of which nothing could train; it continues after as many good "
+        "batches (see /healthz)";
     const struct fr_trainer_history *history = &trainer->history;
-    fr_json_object(json, "memory");
-    fr_json_u64(json, "store_bytes", trainer->store_bytes);
-    fr_json_u64(json, "dirty_bytes", trainer->dirty_bytes);
-    fr_json_u64(json, "limit", conf->memory_limit);
-    fr_json_end(json);
+    put_object(json, "memory",
+               COUNTS({"store_bytes", trainer->store_bytes}, {"dirty_bytes", trainer->dirty_bytes},
+                      {"limit", conf->memory_limit}));
     fr_json_text(json, "paused", trainer->paused);
-    fr_json_text(json, "held", history->held ? HELD : "");
+    fr_json_text(json, "held", history->held ? held : "");
     fr_json_u64(json, "publishable", history->publishable);
-    fr_json_object(json, "quarantine");
-    fr_json_u64(json, "batches", history->quarantined_batches);
-    fr_json_u64(json, "samples", history->quarantined_samples);
-    fr_json_u64(json, "singly", history->quarantined_singly);
-    fr_json_u64(json, "letters", trainer->run.quarantined_records);
-    fr_json_end(json);
+    put_object(json, "quarantine",
+               COUNTS({"batches", history->quarantined_batches}, {"samples", history->quarantined_samples},
+                      {"singly", history->quarantined_singly}, {"letters", trainer->run.quarantined_records}));
 }
 
-static void document_status(struct fr_service *service, const struct fr_snapshots *s, struct fr_json *json)
+static void document_status(struct fr_service *service, const struct fr_service_status *s, struct fr_json *json)
 {
     const struct fr_trainer_status *trainer = &s->trainer;
     uint64_t unsaid;
     fr_json_object(json, NULL);
     put_process(json, service);
-    put_problems(json, &service->readiness, false);
+    put_problems(json, &service->documents->readiness, false);
     put_epochs(json, s);
     put_samples(json, &trainer->history);
     put_ingest(json, &s->ingest);
@@ -364,9 +363,7 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
     put_snapshots(json, &service->loops.snapshot.shared);
     put_holds(json, service->conf, trainer);
     put_freshness(json, service->freshness);
-    fr_json_object(json, "log");
-    fr_json_u64(json, "lines_lost", fr_log_lost(&unsaid));
-    fr_json_end(json);
+    put_object(json, "log", COUNTS({"lines_lost", fr_log_lost(&unsaid)}));
     put_times(json, &trainer->run, &service->loops.durable.shared);
     fr_json_number(json, "loss", trainer->run.last_loss);
     put_tasks(json, trainer);
@@ -378,25 +375,30 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
     fr_json_end(json);
 }
 
-static void document_ready(const struct fr_service *service, const struct fr_snapshots *s, struct fr_json *json)
+/* ---- /readyz ---- */
+
+static void document_ready(const struct fr_service *service, const struct fr_service_status *s, struct fr_json *json)
 {
-    const struct fr_readiness *readiness = &service->readiness;
+    const struct fr_readiness *readiness = &service->documents->readiness;
     uint64_t total = atomic_load(&service->recovery.total_bytes), done = atomic_load(&service->recovery.done_bytes);
     fr_json_object(json, NULL);
     fr_json_bool(json, "ready", s->ready);
-    /* Ready while a part of the stream waits: the text says so. */
+    /* A service is ready while only a part of the stream waits; the text then names that part. */
     fr_json_text(json, "reason", s->ready ? s->ingest.problem : readiness->reason);
     fr_json_number(json, "progress", total ? (double)done / (double)total : s->recovered ? 1 : 0);
     put_problems(json, readiness, true);
     fr_json_end(json);
 }
 
-/* A history of before records were held against the clock, of lockstep, or a clock that was set
- * back. */
-static bool watermark_ahead(const struct fr_service *service, const struct fr_snapshots *s, char *reason, size_t size)
+/* ---- /healthz ---- */
+
+/* The watermark is ahead of the clock if the history is older than the check of records against the
+ * clock, if it was made in lockstep, or if the clock was set back. */
+static bool watermark_ahead(const struct fr_service *service, const struct fr_service_status *s, char *reason,
+                            size_t size)
 {
     int64_t watermark_ms = s->trainer.history.watermark_ms, now_ms = fr_wall_ms(service->clock);
-    if (s->ingest.pause == FR_INGEST_PAUSED_CLOCK) /* that says more */
+    if (s->ingest.pause == FR_INGEST_PAUSED_CLOCK) /* a more specific problem */
         return false;
     if (service->conf->ingest.lockstep || watermark_ms <= now_ms ||
         watermark_ms - now_ms <= service->conf->ingest.future_max_ms)
@@ -410,18 +412,20 @@ static bool watermark_ahead(const struct fr_service *service, const struct fr_sn
     return true;
 }
 
-/* What the snapshots give /healthz; the loops report the rest themselves. */
-static void report_reasons(struct fr_service *service, const struct fr_snapshots *s)
+/* Reports to /healthz what follows from the statuses. The loops report the rest themselves. */
+static void report_reasons(struct fr_service *service, const struct fr_service_status *s)
 {
     char ahead[320];
     fr_http_reason(service->http, "trainer", s->trainer.paused);
     fr_http_reason(service->http, "watermark", watermark_ahead(service, s, ahead, sizeof(ahead)) ? ahead : NULL);
-    /* Before that the start itself says why it waits. */
+    /* Before reading has started, the start reports why it waits. */
     fr_http_reason(service->http, "stream",
                    atomic_load(&service->loops.ingest.shared.started) ? s->ingest.problem : NULL);
 }
 
-/* The document that `json` has written, and a line end. */
+/* ---- publishing ---- */
+
+/* Publishes the document that `json` has written, and clears it. */
 static void publish(struct fr_service *service, const char *path, bool good, struct fr_json *json)
 {
     struct fr_buffer *body = json->out;
@@ -433,7 +437,7 @@ static void publish(struct fr_service *service, const char *path, bool good, str
 
 void fr_documents_publish(struct fr_service *service)
 {
-    struct fr_snapshots *s = fr_alloc(1, sizeof(*s));
+    struct fr_service_status *s = fr_alloc(1, sizeof(*s));
     struct fr_buffer body = {0};
     struct fr_json json = {.out = &body};
     s->trainer.history.watermark_ms = INT64_MIN;
@@ -451,8 +455,8 @@ void fr_documents_publish(struct fr_service *service)
         s->waiting_bytes =
             fr_durable_span(service->durable, s->publisher.acked + 1, s->durable.epoch, UINT64_MAX, NULL);
     report_reasons(service, s);
-    fr_readiness_update(&service->readiness, service, s);
-    s->ready = service->readiness.reason[0] == '\0';
+    fr_readiness_update(&service->documents->readiness, service, s);
+    s->ready = service->documents->readiness.reason[0] == '\0';
     document_auc(service, &s->trainer, s->durable.timeline ? s->durable.timeline : 1, &json);
     publish(service, "/auc", true, &json);
     document_status(service, s, &json);

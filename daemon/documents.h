@@ -1,30 +1,37 @@
-/* Documents and series of the HTTP server, made on the main thread from copies that the modules
- * publish. */
+/* Documents and series of the HTTP server, made from copies that the modules publish.
+ *
+ * Main thread; during recovery the recovery thread, which publishes the documents then. */
 #ifndef FR_DAEMON_DOCUMENTS_H
 #define FR_DAEMON_DOCUMENTS_H
 
-#include "durable/durable.h"
-#include "exporter/publisher.h"
 #include "ingest/ingest.h"
+#include "metrics/process_series.h"
+#include "metrics/thread_series.h"
+#include "readiness.h"
 #include "trainer/trainer.h"
 
 struct fr_service;
+struct fr_service_status;
 
-/* Copies of what the modules say about themselves. */
-struct fr_snapshots {
-    struct fr_trainer_status trainer;
-    struct fr_ingest_status ingest;
-    struct fr_publisher_status publisher;
-    struct fr_durable_status durable;
-    uint64_t waiting_bytes; /* of the journal, for the delta topic */
-    bool recovered;         /* the history is known */
-    bool ready;
+/* Statuses whose counters of the history are shown once a crash cannot take them back. */
+struct fr_shown_history {
+    struct fr_trainer_status *shown, *waiting; /* owned; NULL: none */
 };
 
-/* ---- documents.c ---- */
+/* What is kept from one publication to the next. Zeroed: nothing was published. */
+struct fr_documents {
+    struct fr_readiness readiness;
+    struct fr_shown_history history;
+    struct fr_thread_series times;
+    struct fr_process_series process;
+};
 
+struct fr_documents *fr_documents_new(void);
+void fr_documents_free(struct fr_documents *documents);
 /* Publishes /status, /auc, /readyz and the series. */
 void fr_documents_publish(struct fr_service *service);
+
+/* ---- series.c ---- */
 
 struct fr_expiry_reason {
     const char *name;
@@ -32,26 +39,21 @@ struct fr_expiry_reason {
 };
 extern const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_RULES];
 
-/* ---- series.c ---- */
-
-/* The counters of the history that may be shown. */
-struct fr_settled {
-    struct fr_trainer_status *shown, *waiting; /* owned; NULL: none */
-};
-
-void fr_documents_series(struct fr_service *service, const struct fr_snapshots *s);
-/* Durable positions, and without offset the partitions that wait for their first one. */
+/* Sets every series of the status. */
+void fr_documents_series(struct fr_service *service, const struct fr_service_status *s);
+/* Copies the durable positions, and adds, without an offset, the partitions that wait for their
+ * first one. */
 void fr_documents_positions(struct fr_service *service, const struct fr_ingest_status *ingest,
                             struct fr_positions *out);
-/* What ingest knows of a position's partition, or NULL. *at (0 at first): where the last one was
- * found; lists of one order are passed once. */
+/* Returns what ingest knows of a position's partition, or NULL. *at, 0 at first, is where the last
+ * one was found, so that two lists in the same order are passed only once. */
 const struct fr_ingest_partition *fr_documents_read_partition(const struct fr_ingest_status *ingest,
                                                               const struct fr_partition_position *position,
                                                               uint32_t *at);
-/* The newest status none of whose counters a crash could take back, because everything it counted
- * is durable; NULL: none yet. `now` is copied. */
-const struct fr_trainer_status *fr_documents_settle(struct fr_settled *settled, const struct fr_trainer_status *now,
-                                                    uint64_t durable);
-void fr_documents_settled_release(struct fr_settled *settled);
+/* Returns the newest status whose counters a crash cannot take back, because everything that it
+ * counts is durable; NULL: none yet. `now` is copied. */
+const struct fr_trainer_status *fr_documents_shown_history(struct fr_shown_history *history,
+                                                           const struct fr_trainer_status *now, uint64_t durable);
+void fr_documents_shown_release(struct fr_shown_history *history);
 
 #endif

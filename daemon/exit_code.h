@@ -1,5 +1,5 @@
-/* Exit codes of the daemon (docs/commands.md, "Exit codes"): they tell a supervisor whether a
- * restart can help. */
+/* Exit codes of the daemon (docs/commands.md, "Exit codes"), from which a supervisor knows whether
+ * a restart can help. */
 #ifndef FR_DAEMON_EXIT_CODE_H
 #define FR_DAEMON_EXIT_CODE_H
 

@@ -1,5 +1,5 @@
-/* freshetd: command line, configuration, signals, exit code. The service itself is in service.c and
- * loops.c. Exit codes (docs/commands.md, "Exit codes"): 0 drained, 1 failure, 2 config, 3 an
+/* freshetd: command line, configuration, exit code. The service itself is in wiring.c, run.c and
+ * loops/. Exit codes (docs/commands.md, "Exit codes"): 0 drained, 1 failure, 2 config, 3 an
  * operator must decide (never restart), 75 try again. */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +25,7 @@
 #include "base/trace.h"
 #include "config_check.h"
 #include "process_limits.h"
+#include "progress.h"
 #include "service.h"
 #include "signals.h"
 
@@ -57,7 +58,7 @@ static const char usage[] =
     "                       passes over the records of these offsets, FIRST and LAST too: decoded and counted, not\n"
     "                       trained; recorded in the state, so later starts need not name it; may be repeated\n"
     "  --restore DIR        begins the state, which must not exist yet, from a savepoint, in a new timeline\n"
-    "  --as NAME            another model of this configuration: model NAME, the state directory NAME beside the\n"
+    "  --as NAME            another model of this configuration: model NAME, the state directory NAME next to the\n"
     "                       file's, topics NAME.delta and NAME.dead, a free port; --set comes after that\n"
     "  --new-timeline N     leaves timeline N, which the state is in, for a new one, once: replicas drop what the topic\n"
     "                       holds and take all of this state\n"
@@ -69,7 +70,7 @@ static const char usage[] =
     "SIGTERM drains: the current batch, a last epoch, published, exit 0. A second one, 1 s later, exits at once.\n"
     "Exit codes: 0 drained, 1 failure, 2 configuration, 3 an operator must decide, 75 try again.\n";
 
-/* A problem of the command line, for people. */
+/* Writes a problem of the command line or of the configuration. */
 __attribute__((format(printf, 1, 2))) static void complain(const char *format, ...)
 {
     char text[1400];
@@ -81,12 +82,12 @@ __attribute__((format(printf, 1, 2))) static void complain(const char *format, .
         fr_log_text(text, (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1);
 }
 
-static bool parse_level(const char *text, enum fr_log_level *out)
+static bool parse_level(const char *text, struct arguments *out)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
     for (size_t i = 0; i < FR_ARRAY_LEN(names); i++)
         if (strcmp(text, names[i]) == 0) {
-            *out = (enum fr_log_level)i;
+            out->level = (enum fr_log_level)i;
             return true;
         }
     complain("freshetd: --log %s: expected debug, info, warn or error\n", text);
@@ -121,7 +122,7 @@ static bool add_set(const char *text, struct arguments *out)
         complain("freshetd: more than %d --set\n", SETS_MAX);
         return false;
     }
-    /* here, before the value that follows by mistake is named as unknown */
+    /* Refused here; otherwise the next argument, the missing value, would be refused as unknown. */
     if (!strchr(text, '=')) {
         complain("freshetd: --set %s: no value; expected path=value\n", text);
         return false;
@@ -151,40 +152,40 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
     const struct {
         const char *name;
         bool *flag;
-    } flags[] = {{"--check", &out->check},
-                 {"--print-config", &out->print_config},
-                 {"--help", &out->help},
-                 {"-h", &out->help},
-                 {"--version", &out->version}};
-    for (size_t f = 0; f < FR_ARRAY_LEN(flags); f++)
-        if (strcmp(name, flags[f].name) == 0)
-            return *flags[f].flag = true;
-    const struct {
-        const char *name, **text;
-    } texts[] = {
-        {"--config", &out->config}, {"--restore", &out->restore}, {"--as", &out->as}, {"--trace", &out->trace}};
-    const char **text = NULL;
-    for (size_t t = 0; t < FR_ARRAY_LEN(texts); t++)
-        if (strcmp(name, texts[t].name) == 0)
-            text = texts[t].text;
-    bool set = strcmp(name, "--set") == 0, until = strcmp(name, "--until") == 0, skip = strcmp(name, "--skip") == 0;
-    bool timeline = strcmp(name, "--new-timeline") == 0;
-    if (!text && !set && !until && !skip && !timeline && strcmp(name, "--log") != 0) {
+        const char **text;
+        bool (*parse)(const char *text, struct arguments *out);
+    } options[] = {{"--check", .flag = &out->check},
+                   {"--print-config", .flag = &out->print_config},
+                   {"--help", .flag = &out->help},
+                   {"-h", .flag = &out->help},
+                   {"--version", .flag = &out->version},
+                   {"--config", .text = &out->config},
+                   {"--restore", .text = &out->restore},
+                   {"--as", .text = &out->as},
+                   {"--trace", .text = &out->trace},
+                   {"--set", .parse = add_set},
+                   {"--skip", .parse = add_skip},
+                   {"--until", .parse = parse_until},
+                   {"--new-timeline", .parse = parse_timeline},
+                   {"--log", .parse = parse_level}};
+    size_t o = 0;
+    while (o < FR_ARRAY_LEN(options) && strcmp(name, options[o].name) != 0)
+        o++;
+    if (o == FR_ARRAY_LEN(options)) {
         complain("freshetd: unknown argument %s; see freshetd --help\n", name);
         return false;
     }
+    if (options[o].flag)
+        return *options[o].flag = true;
     if (*i + 1 >= argc) {
         complain("freshetd: %s needs a value; see freshetd --help\n", name);
         return false;
     }
     const char *value = argv[++*i];
-    if (text)
-        return (*text = value) != NULL;
-    if (skip)
-        return add_skip(value, out);
-    if (timeline)
-        return parse_timeline(value, out);
-    return set ? add_set(value, out) : until ? parse_until(value, out) : parse_level(value, &out->level);
+    if (options[o].parse)
+        return options[o].parse(value, out);
+    *options[o].text = value;
+    return true;
 }
 
 struct closing {
@@ -200,12 +201,12 @@ static void *close_main(void *self)
     return NULL;
 }
 
-/* Closes within FR_CLOSE_S, or gives up with false, and the process must end: what is durable is
- * safe, what is not was never promised, and librdkafka may wait a minute for the answer of a broker
- * that is gone. */
+/* Closes the service within FR_CLOSE_S. Otherwise returns false, and the process must end: durable
+ * epochs are safe, nothing else was promised, and librdkafka may wait a minute for the answer of a
+ * broker that is gone. */
 static bool close_in_time(struct fr_service *service)
 {
-    /* left to a thread that does not end */
+    /* never freed if the thread does not end */
     struct closing *closing = fr_alloc(1, sizeof(*closing));
     pthread_t thread;
     const struct fr_clock *clock = service->clock;
@@ -229,8 +230,8 @@ static bool close_in_time(struct fr_service *service)
     return true;
 }
 
-/* The line of an end that is no drain; the exit code. */
-static int tell_stopped(enum fr_status status, const struct fr_err *err)
+/* Logs an end that is not a drain. Returns the exit code. */
+static int log_stopped(enum fr_status status, const struct fr_err *err)
 {
     char text[2200];
     int code = fr_exit_code(status);
@@ -256,7 +257,7 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
 {
     struct fr_err err = {0};
     if (arguments->trace && fr_trace_open(arguments->trace, &err) != FR_OK)
-        return tell_stopped(FR_E_INVALID, &err);
+        return log_stopped(FR_E_INVALID, &err);
     struct fr_service *service = fr_alloc(1, sizeof(*service));
     service->conf = conf;
     service->options = (struct fr_service_options){.config = arguments->config,
@@ -272,13 +273,13 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
         status = fr_service_run(service, &err);
     int code = FR_EXIT_OK;
     char text[2200] = "";
-    if (status != FR_OK) /* at once: what is closed now may be broken */
-        code = tell_stopped(status, &err);
+    if (status != FR_OK) /* logged before the close, which may fail after such an error */
+        code = log_stopped(status, &err);
     else
         fr_progress_end(service, text, sizeof(text));
     bool closed = close_in_time(service);
     end_trace(arguments->trace);
-    if (status == FR_OK) /* the last line: nobody is left who could add one */
+    if (status == FR_OK) /* the last line: no other thread is left to log */
         fr_log_last(FR_LOG_INFO, "daemon", "drained", "%s", text);
     if (!closed) {
         fr_log_flush();
@@ -288,30 +289,30 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     return code;
 }
 
-/* As many open files as the process may give itself: every sorted file of the cold store and of the
- * journal is one. */
+/* Raises the limit of open files as far as the process may: every sorted file of the cold store and
+ * of the journal is an open file. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_MAX)
         return;
     limit.rlim_cur = limit.rlim_max < FILES_MAX ? limit.rlim_max : FILES_MAX;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* what is too few the cold store refuses, by name */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* a limit that stays too low is refused by name */
 }
 
-/* What epochs, deltas and answers of brokers lay in is asked for again soon: memory that is freed
- * stays, a 64th of the limit of each of the allocator's arenas, since pages fresh from the system
- * cost a fault each. */
+/* Keeps freed memory in the allocator's arenas, up to a 64th of the limit in each, because memory
+ * of epochs, deltas and brokers' answers is soon needed again, and pages fresh from the system cost
+ * a fault each. */
 static void keep_freed_memory(uint64_t memory_limit)
 {
     uint64_t kept = memory_limit / KEPT_SHARE < KEPT_MAX ? memory_limit / KEPT_SHARE : KEPT_MAX;
     if (kept < KEPT_MIN)
-        return; /* as it is by default */
+        return; /* the allocator's default is about as much */
     (void)mallopt(M_MMAP_THRESHOLD, (int)(kept / 4));
     (void)mallopt(M_TRIM_THRESHOLD, (int)kept);
 }
 
-/* The configuration's warnings, each a line of the log. */
+/* Logs the configuration's warnings, one line each. */
 static void log_warnings(struct fr_buffer *warnings)
 {
     char quoted[1400];
@@ -328,17 +329,18 @@ static enum fr_status check_machine(const struct fr_conf *conf, struct fr_err *e
     return status == FR_OK && conf->device != FR_DEVICE_CUDA ? fr_graph_check_machine(conf, err) : status;
 }
 
-/* A start that lacks what even checks of it take. Libraries that were refused threads before main
- * end badly, and there is nothing of ours to close. */
+/* Ends a start that lacks the resources for its checks. _exit, because libraries that were refused
+ * threads before main fail in their own cleanup, and there is nothing of ours to close. */
 __attribute__((noreturn)) static void refuse(enum fr_status status, const struct fr_err *err)
 {
-    int code = tell_stopped(status, err);
+    int code = log_stopped(status, err);
     fr_log_flush();
     _exit(code);
 }
 
-/* What the command line asks for with a configuration that loaded; the exit code. */
-static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct fr_buffer *warnings)
+/* Does what the command line requests, with a configuration that was loaded. Returns the exit
+ * code. */
+static int run_command(struct fr_conf *conf, const struct arguments *arguments, struct fr_buffer *warnings)
 {
     struct fr_buffer text = {0};
     struct fr_err err = {0};
@@ -362,7 +364,7 @@ static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct
         fr_service_check_warnings(conf, arguments->config, warnings);
         printf("%.*s%s: ok\n", (int)warnings->size, (const char *)warnings->data, arguments->config);
     } else {
-        fr_limits_tell();
+        fr_limits_log_machine();
         fr_limits_warn(conf, fr_machine(), arguments->config, warnings);
         log_warnings(warnings);
         keep_freed_memory(conf->memory_limit);
@@ -376,8 +378,8 @@ static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct
 
 enum { AS_SETS = 5, AS_BYTES = 1200 };
 
-/* What is NAME's of all that only one model can have, as --set. What the operator sets comes later
- * and wins. */
+/* Writes, as --set, the options that each model must have for itself. The operator's --set follow
+ * and take precedence. */
 static bool name_sets(const struct fr_conf *conf, const char *name, char sets[AS_SETS][AS_BYTES], struct fr_buffer *out)
 {
     const char *dir = conf->state_dir;
@@ -434,7 +436,7 @@ static enum fr_status load(const struct arguments *arguments, struct fr_conf **o
     return fr_conf_load(&options, out, problems);
 }
 
-static int load_and_go_on(const struct arguments *arguments)
+static int load_and_run(const struct arguments *arguments)
 {
     struct fr_conf *conf = NULL;
     struct fr_buffer problems = {0}, warnings = {0};
@@ -445,7 +447,7 @@ static int load_and_go_on(const struct arguments *arguments)
         char label[160];
         snprintf(label, sizeof(label), "model=%s", conf->model);
         fr_log_set_label(label);
-        code = go_on(conf, arguments, &warnings);
+        code = run_command(conf, arguments, &warnings);
     }
     fr_buffer_release(&problems);
     fr_buffer_release(&warnings);
@@ -453,9 +455,10 @@ static int load_and_go_on(const struct arguments *arguments)
     return code;
 }
 
-/* OpenBLAS starts a thread for each processor before main, and raises SIGINT where it gets none:
- * the process would end without a word of ours. Nothing here computes on those threads, and a start
- * asks for threads itself. So that signal is ignored until main; sanitizers want to be first. */
+/* OpenBLAS starts a thread for each processor before main, and raises SIGINT if a thread is
+ * refused, which would end the process without a log line. Freshet does not compute on those
+ * threads and checks for threads itself at the start, so SIGINT is ignored until main. Sanitizers
+ * must initialize first and are left out. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static struct sigaction interrupt;
 
@@ -477,8 +480,8 @@ static void restore_interrupt(void)
 }
 #endif
 
-/* A descriptor of 0, 1 or 2 that is closed would become that of the next file, and the log would be
- * written into it. */
+/* Opens descriptors 0, 1 and 2 if they are closed. Otherwise the next file would get such a number,
+ * and the log would be written into that file. */
 static void fill_standard_files(void)
 {
     int fd;
@@ -511,8 +514,8 @@ static int start(int argc, char **argv)
     umask(077);
     (void)prctl(PR_SET_DUMPABLE, 0); /* core dumps hold secrets; best effort */
     if (!arguments.check && !arguments.print_config)
-        fr_signals_take();
-    return load_and_go_on(&arguments);
+        fr_signals_install();
+    return load_and_run(&arguments);
 }
 
 int main(int argc, char **argv)

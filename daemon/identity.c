@@ -1,12 +1,15 @@
-/* Model and state belong together. Small files record what the state began with: model.json (what
- * replicas hold), training.json (how it is trained), delta.json (how it is encoded). They are
- * written again while the state has no epoch. Afterwards most of what replicas hold stays; settings
- * of training, and of the model what nothing in the state depends on, may change at a start, which
- * is kept in the section "training" of the first epoch that is trained so (trainer/training.h).
- * That section's settings hold before those of training.json, and the model record in the head of
- * the newest epoch's journal file before model.json, which follows it at the next start; so a kill
- * leaves the model before or after, with the epochs. The first epoch of another model record
- * publishes it.
+/* Whether configuration and state belong together. Small files record the settings with which the
+ * state began: model.json (what replicas hold), training.json (how the model is trained),
+ * delta.json (how deltas are encoded). While the state has no epoch they are rewritten at each
+ * start.
+ *
+ * Afterwards most settings of the model are fixed. Settings of training, and settings of the model
+ * on which nothing in the state depends, may change at a start. The section "training" of the first
+ * epoch that is trained with a change records it (trainer/training.h). That section takes
+ * precedence over training.json. The model record in the head of the newest journal file takes
+ * precedence over model.json, which is updated at the next start; so after a kill the state is that
+ * of the old or of the new model, together with its epochs. The first epoch with another model
+ * record publishes it.
  *
  * Thread: the one that recovers. It does not know which changes a state can take: conf does. */
 #include <inttypes.h>
@@ -19,8 +22,8 @@
 #include "codec/codec.h"
 #include "identity.h"
 
-/* The remedy that ends a refusal must have room in fr_err. */
-enum { TOLD_BYTES = 320, QUOTED_MAX = 1000 };
+/* Limits of texts, so that the remedy at the end of a refusal fits fr_err. */
+enum { LISTED_BYTES = 320, QUOTED_MAX = 1000 };
 
 _Static_assert((int)FR_QUANT_F32 == FR_CODEC_F32 && (int)FR_QUANT_F16 == FR_CODEC_F16 &&
                    (int)FR_QUANT_BF16 == FR_CODEC_BF16 && (int)FR_QUANT_I8 == FR_CODEC_I8,
@@ -85,7 +88,7 @@ enum fr_status fr_identity_write(const struct fr_conf *conf, struct fr_durable *
     return status;
 }
 
-/* ---- a configuration beside epochs ---- */
+/* ---- comparing a configuration with a state ---- */
 
 /* A state, or the savepoint that one is to begin from. */
 struct compared {
@@ -123,8 +126,8 @@ static enum fr_status compare_file(struct fr_identity *identity, const struct co
     enum fr_status status = fr_durable_read_file(with->durable, file->name, &before, err);
     if (status == FR_E_NOT_FOUND)
         status = fr_err_set(err, FR_E_CORRUPT,
-                            "%s holds epochs and no %s, which says what they were made with: put the file back from a "
-                            "copy of the directory, or begin anew with another state_dir and export.topic",
+                            "%s holds epochs and no %s, which records how they were made: put the file back from a "
+                            "copy of the directory, or begin again with another state_dir and export.topic",
                             with->dir, file->name);
     bool training = file->write == write_training;
     if (status == FR_OK && file->write == write_model && with->newest.size > 0) {
@@ -149,7 +152,7 @@ static enum fr_status compare_file(struct fr_identity *identity, const struct co
     return status == FR_E_INVALID ? FR_E_CORRUPT : status;
 }
 
-/* The first of those that no state takes over. */
+/* Returns the first change that is refused. */
 static const char *first_refused(const struct fr_conf_changes *changes)
 {
     for (uint32_t i = 0; i < changes->n && i < FR_CONF_CHANGES_MAX; i++)
@@ -158,9 +161,9 @@ static const char *first_refused(const struct fr_conf_changes *changes)
     return "";
 }
 
-/* The newest epoch's journal file says what model it is of: a model.json of another state is not
- * taken for its own, whatever the configuration says. One that is older than a change follows
- * it. */
+/* Compares model.json with the model record of the newest journal file, so that a model.json of
+ * another state is refused even if the configuration fits it. A model.json that is older than a
+ * change is updated. */
 static enum fr_status check_head(const struct compared *with, struct fr_err *err)
 {
     struct fr_buffer recorded = {0};
@@ -180,7 +183,7 @@ static enum fr_status check_head(const struct compared *with, struct fr_err *err
                        "the epochs in %s are of another model than its %s (%.200s): files of two states are mixed; "
                        "restore all of the directory from one copy",
                        with->dir, files[0].name, first_refused(changes));
-    else if (status == FR_OK && changes->n > 0) /* the next change is judged from there */
+    else if (status == FR_OK && changes->n > 0) /* the next change is compared with this record */
         status = fr_durable_write_file(with->durable, files[0].name, newest, strlen(newest), err);
     free(changes);
     fr_buffer_release(&recorded);
@@ -192,8 +195,9 @@ static uint32_t kept(const struct fr_conf_changes *changes)
     return changes->n < FR_CONF_CHANGES_MAX ? changes->n : FR_CONF_CHANGES_MAX;
 }
 
-/* Changes that are refused, or that could be taken over, as many as have room; one at least. */
-static void tell(const struct fr_conf_changes *changes, bool refused, struct fr_buffer *out)
+/* Lists the changes that are refused, or those that could be adopted: at least one, and as many as
+ * have room. */
+static void list_changes(const struct fr_conf_changes *changes, bool refused, struct fr_buffer *out)
 {
     uint32_t left = refused ? changes->n_refused : changes->n - changes->n_refused;
     struct fr_buffer one = {0};
@@ -202,10 +206,10 @@ static void tell(const struct fr_conf_changes *changes, bool refused, struct fr_
         if ((change->refused != NULL) != refused)
             continue;
         fr_buffer_clear(&one);
-        fr_buffer_printf(&one, "%s%.*s", out->size ? "; " : "", TOLD_BYTES / 2, change->text);
+        fr_buffer_printf(&one, "%s%.*s", out->size ? "; " : "", LISTED_BYTES / 2, change->text);
         if (refused)
             fr_buffer_printf(&one, " (%s)", change->refused);
-        if (out->size > 0 && out->size + one.size > TOLD_BYTES)
+        if (out->size > 0 && out->size + one.size > LISTED_BYTES)
             break;
         fr_buffer_append(out, one.data, one.size);
         left--;
@@ -233,8 +237,8 @@ static void log_changes(const struct fr_conf_changes *changes)
 static enum fr_status refuse(const struct fr_conf_changes *changes, const char *dir, struct fr_err *err)
 {
     struct fr_buffer fixed = {0}, training = {0};
-    tell(changes, true, &fixed);
-    tell(changes, false, &training);
+    list_changes(changes, true, &fixed);
+    list_changes(changes, false, &training);
     enum fr_status status = fr_err_set(
         err, FR_E_MISMATCH,
         "the configuration does not fit the model in %s. Fixed in a state: %s. %s%s%sGo back to the recorded values of "
@@ -298,8 +302,8 @@ enum fr_status fr_identity_fits(const struct fr_conf *conf, const struct fr_iden
     return status;
 }
 
-void fr_identity_take_over(struct fr_identity *identity, const struct fr_conf *conf, const struct fr_clock *clock,
-                           struct fr_trainer *trainer)
+void fr_identity_adopt_changes(struct fr_identity *identity, const struct fr_conf *conf, const struct fr_clock *clock,
+                               struct fr_trainer *trainer)
 {
     struct fr_training *training = &identity->training;
     if (identity->other_model)

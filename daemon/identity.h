@@ -11,10 +11,10 @@
 #define FR_IDENTITY_DELTA "delta.json"
 
 struct fr_identity {
-    struct fr_training training;    /* recorded */
+    struct fr_training training;    /* the training settings that the state has recorded */
     struct fr_conf_changes changes; /* of the training settings, or of the model */
     bool other_model;               /* epochs so far are of another model record */
-    struct fr_err err;              /* status FR_OK: it fits */
+    struct fr_err err;              /* status FR_OK: configuration and state fit */
 };
 
 void fr_identity_release(struct fr_identity *identity);
@@ -40,8 +40,8 @@ enum fr_status fr_identity_as(const struct fr_conf *conf, const struct fr_buffer
 enum fr_status fr_identity_fits(const struct fr_conf *conf, const struct fr_identity_source *savepoint,
                                 struct fr_err *err) FR_MUST_CHECK;
 /* After recovery: records what changed with the next epoch. */
-void fr_identity_take_over(struct fr_identity *identity, const struct fr_conf *conf, const struct fr_clock *clock,
-                           struct fr_trainer *trainer);
+void fr_identity_adopt_changes(struct fr_identity *identity, const struct fr_conf *conf, const struct fr_clock *clock,
+                               struct fr_trainer *trainer);
 /* The head of every journal file: everything that its delta records depend on, except the
  * epochs. */
 void fr_identity_head(const struct fr_conf *conf, const char *kernel, struct fr_buffer *out);

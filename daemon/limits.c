@@ -1,11 +1,11 @@
-/* What the process is allowed, asked before libraries need it: they end the process where a thread,
- * memory or a descriptor is refused. Each is asked for by taking as much as a run takes and giving
- * it back, so that all that limits it is seen, whatever its name. What is short for a moment ends
- * with 75, what only an operator can change with 3.
+/* The limits of the process, checked before libraries need the resources: a library ends the
+ * process when a thread, memory or a descriptor is refused. Each check takes as much as a run takes
+ * and gives it back, so that every limit is found, whatever its name. A shortage that may pass ends
+ * with 75, one that only an operator can change with 3.
  *
- * Processors and memory of the machine are logged, and limits beyond them warned of.
+ * Processors and memory of the machine are logged, with warnings of settings beyond them.
  *
- * Thread: the main one, before there are others. */
+ * Thread: the main thread, before other threads start. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,7 +37,7 @@ size_t fr_limits_workers(const struct fr_conf *conf)
     return conf->threads ? conf->threads : fr_machine_processors(fr_machine());
 }
 
-/* A limit for a message: a number or `none`. */
+/* Writes a limit for a message: a number or `none`. */
 static const char *limit_text(int resource, char text[24])
 {
     struct rlimit limit;
@@ -69,7 +69,7 @@ static enum fr_status check_descriptors(struct fr_err *err)
 /* ---- threads and address space ---- */
 
 struct probe {
-    pthread_mutex_t lock; /* held while they are made */
+    pthread_mutex_t lock; /* held until all threads are made, so that they exist at once */
     pthread_t *threads;
     size_t n;
 };
@@ -82,7 +82,7 @@ static void *probe_main(void *self)
     return NULL;
 }
 
-/* Returns how many of these there can be at once. */
+/* Returns how many of `wanted` threads the process can have at once. */
 static size_t count_threads(size_t wanted)
 {
     struct probe probe = {.threads = fr_alloc(wanted, sizeof(pthread_t))};
@@ -104,7 +104,8 @@ static bool is_limited(int resource)
     return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-/* Only what the process's own limits refuse: how much memory the machine has is a warning's. */
+/* Checks the process's own limits only. The memory of the machine causes a warning
+ * (fr_limits_warn). */
 static enum fr_status check_address_space(const struct fr_conf *conf, void **mapped, struct fr_err *err)
 {
     *mapped = NULL;
@@ -115,7 +116,8 @@ static enum fr_status check_address_space(const struct fr_conf *conf, void **map
     char space[24], data[24];
     if (memory == MAP_FAILED)
         return fr_err_set(err, FR_E_LIMIT,
-                          "memory_limit is %" PRIu64 "B, and the process may not have so much beside what it has "
+                          "memory_limit is %" PRIu64
+                          "B, and the process may not have so much in addition to what it has "
                           "(ulimit -v: %s bytes, ulimit -d: %s bytes): raise its limit or lower memory_limit",
                           conf->memory_limit, limit_text(RLIMIT_AS, space), limit_text(RLIMIT_DATA, data));
     *mapped = memory;
@@ -143,7 +145,7 @@ enum fr_status fr_limits_check(const struct fr_conf *conf, struct fr_err *err)
         status = check_address_space(conf, &mapped, err);
     if (status != FR_OK)
         return status;
-    status = check_threads(conf, err); /* their stacks beside that memory */
+    status = check_threads(conf, err); /* while that memory is mapped */
     if (mapped)
         (void)munmap(mapped, (size_t)conf->memory_limit);
     return status;
@@ -170,7 +172,7 @@ void fr_limits_warn(const struct fr_conf *conf, const struct fr_machine *machine
                          machine->quota);
 }
 
-void fr_limits_tell(void)
+void fr_limits_log_machine(void)
 {
     const struct fr_machine *machine = fr_machine();
     fr_log(FR_LOG_INFO, "daemon", "machine",

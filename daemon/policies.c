@@ -1,4 +1,5 @@
-/* Which policies a table's configuration asks for. Thread: main, before any other runs. */
+/* Makes the policies of a table from its configuration. Thread: the main thread, before others
+ * start. */
 #include "policies.h"
 
 void fr_service_policies(const struct fr_conf_table *table, struct fr_policy_configs *configs,

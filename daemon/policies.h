@@ -6,7 +6,8 @@
 #include "conf/conf.h"
 #include "eviction/eviction.h"
 
-struct fr_policy_configs { /* what a table's policies point to */
+/* The settings that the policies of a table point to. */
+struct fr_policy_configs {
     struct fr_gate_count count;
     struct fr_gate_sketch sketch;
     struct fr_gate_probability probability;

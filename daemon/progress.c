@@ -1,9 +1,9 @@
-/* The log lines of a healthy run: its start, a line a minute about its progress, when reading
- * pauses and continues, and its end. Problems are logged where they are found.
+/* The log lines of a healthy run: its start, a line a minute about its progress, the pauses of
+ * reading, and its end. Problems are logged where they are found.
  *
- * A model short of memory may pause after every fold. Therefore one pause a minute is logged with
- * its end; the others are counted in the line of the minute. Pauses are seen by the trainer's
- * snapshot, of which there is at least one a second while it runs.
+ * A model that is short of memory may pause after every fold. Therefore at most one pause a minute
+ * is logged, with its end; the others are counted in the line of the minute. A pause is known from
+ * the trainer's status, which is renewed at least once a second.
  *
  * Owner: main thread. */
 #include <inttypes.h>
@@ -14,10 +14,10 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "progress.h"
 #include "service.h"
 
-enum { TELL_MS = 60000 };
-static const uint64_t TELL_NS = (uint64_t)TELL_MS * 1000000;
+static const uint64_t LINE_NS = UINT64_C(60000000000); /* between two lines about progress */
 
 static uint64_t rows_of(const struct fr_trainer_status *trainer)
 {
@@ -40,18 +40,18 @@ void fr_progress_start(const struct fr_service *service)
 
 /* ---- pauses ---- */
 
-static void tell_pause(struct fr_progress *progress, const char *reason, uint64_t now_ns)
+static void log_pause(struct fr_progress *progress, const char *reason, uint64_t now_ns)
 {
     bool paused = reason[0] != '\0';
     if (paused && !progress->paused_ns) {
         char quoted[600];
         progress->paused_ns = progress->pause_counted_ns = now_ns;
         progress->pauses++;
-        progress->pause_told = fr_log_due(&progress->pause_told_ns, now_ns, TELL_NS);
-        if (progress->pause_told)
+        progress->pause_logged = fr_log_due(&progress->pause_logged_ns, now_ns, LINE_NS);
+        if (progress->pause_logged)
             fr_log(FR_LOG_WARN, "daemon", "paused", "reason=%s", fr_log_quote(quoted, sizeof(quoted), reason));
     } else if (!paused && progress->paused_ns) {
-        if (progress->pause_told)
+        if (progress->pause_logged)
             fr_log(FR_LOG_INFO, "daemon", "resumed", "after_seconds=%.1f",
                    (double)(now_ns - progress->paused_ns) / 1e9);
         progress->pause_total_ns += now_ns - progress->pause_counted_ns;
@@ -70,15 +70,15 @@ static void put_auc(const struct fr_trainer_status *trainer, struct fr_buffer *o
     }
 }
 
-static void tell_minute(struct fr_service *service, const struct fr_trainer_status *trainer, uint64_t now_ns)
+static void log_minute(struct fr_progress *progress, struct fr_service *service,
+                       const struct fr_trainer_status *trainer, uint64_t now_ns)
 {
-    struct fr_progress *progress = &service->progress;
     struct fr_ingest_status ingest = {0};
     struct fr_publisher_status publisher;
     struct fr_buffer text = {0};
     fr_ingest_get_status(service->ingest, &ingest);
     fr_publisher_get_status(service->publisher, &publisher);
-    double seconds = (double)(now_ns - progress->told_ns) / 1e9;
+    double seconds = (double)(now_ns - progress->logged_ns) / 1e9;
     uint64_t open_ns = progress->paused_ns ? now_ns - progress->pause_counted_ns : 0;
     fr_buffer_printf(&text, "samples=%" PRIu64 " rate=%.0f lag_ms=%" PRId64 " rows=%" PRIu64, trainer->history.samples,
                      (double)(trainer->history.samples - progress->samples) / seconds, ingest.lag_ms, rows_of(trainer));
@@ -89,27 +89,26 @@ static void tell_minute(struct fr_service *service, const struct fr_trainer_stat
         fr_buffer_printf(&text, " pauses=%" PRIu32 " paused_seconds=%.1f", progress->pauses,
                          (double)(progress->pause_total_ns + open_ns) / 1e9);
     fr_log(FR_LOG_INFO, "daemon", "progress", "%.*s", (int)text.size, (const char *)text.data);
-    progress->told_ns = now_ns;
+    progress->logged_ns = now_ns;
     progress->samples = trainer->history.samples;
     progress->pauses = 0;
     progress->pause_total_ns = 0;
-    progress->pause_counted_ns = now_ns; /* the next line has the rest of a pause */
+    progress->pause_counted_ns = now_ns; /* the next line counts the rest of an open pause */
     fr_ingest_status_release(&ingest);
     fr_buffer_release(&text);
 }
 
-void fr_progress_turn(struct fr_service *service)
+void fr_progress_log(struct fr_progress *progress, struct fr_service *service)
 {
-    struct fr_progress *progress = &service->progress;
     struct fr_trainer_status *trainer = fr_alloc(1, sizeof(*trainer));
     uint64_t now_ns = fr_mono_ns(service->clock);
     fr_trainer_get_status(service->trainer, trainer);
-    tell_pause(progress, trainer->paused, now_ns);
-    if (progress->told_ns == 0) { /* what was restored is not progress */
-        progress->told_ns = now_ns;
+    log_pause(progress, trainer->paused, now_ns);
+    if (progress->logged_ns == 0) { /* restored samples are no progress */
+        progress->logged_ns = now_ns;
         progress->samples = trainer->history.samples;
-    } else if (now_ns - progress->told_ns >= TELL_NS) {
-        tell_minute(service, trainer, now_ns);
+    } else if (now_ns - progress->logged_ns >= LINE_NS) {
+        log_minute(progress, service, trainer, now_ns);
     }
     free(trainer);
 }

@@ -1,12 +1,12 @@
-/* Which problems there are, and which of them keep the service from being ready (readiness.h).
+/* Which problems there are, and which of them block readiness (readiness.h).
  *
- * Causes come before what follows from them: a delta topic that refuses records before the journal
- * that is then full, brokers that are away before the lag that grows. /readyz gives the first one
- * as its reason; all of them are listed, because a problem that is hidden until another one is
- * solved costs an operator a second round.
+ * Causes come before their consequences: a delta topic that refuses records comes before the
+ * journal that is full because of it, absent brokers before the growing lag. /readyz gives the
+ * first problem as its reason. All problems are listed, because a problem that stays hidden until
+ * another one is solved costs an operator a second round.
  *
- * Reasons of /healthz that repeat a text of the list are left out: a pause of reading, for one, is
- * in both. They are cut to 255 bytes there, so only that many are compared. */
+ * Reasons of /healthz that repeat a text of the list (such as a pause of reading) are left out.
+ * /healthz cuts its texts to 255 bytes, so only that many bytes are compared. */
 #include "readiness.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static const struct fr_readiness_problem *find(const struct fr_readiness *readin
     return NULL;
 }
 
-/* A problem that does not keep the service from being ready; no text: none. */
+/* Adds a problem that does not block readiness. text "": there is none. */
 static void add(struct fr_readiness *readiness, const char *where, const char *text)
 {
     if (!text[0] || readiness->n == FR_READINESS_PROBLEMS_MAX)
@@ -37,7 +37,7 @@ static void add(struct fr_readiness *readiness, const char *where, const char *t
     snprintf(problem->text, sizeof(problem->text), "%s", text);
 }
 
-/* A problem that does; the reason is its text after `prefix`. */
+/* Adds a problem that blocks readiness; the reason is `prefix` and its text. */
 static void block(struct fr_readiness *readiness, const char *where, const char *text, const char *prefix)
 {
     if (text[0] && !readiness->reason[0])
@@ -45,7 +45,7 @@ static void block(struct fr_readiness *readiness, const char *where, const char 
     add(readiness, where, text);
 }
 
-/* ---- what keeps it from being ready ---- */
+/* ---- problems that block readiness ---- */
 
 static void check_phase(struct fr_readiness *now, struct fr_service *service)
 {
@@ -68,12 +68,12 @@ static void check_lag(struct fr_readiness *now, const struct fr_conf *conf, cons
     if (ingest->lag_ms <= conf->ingest.ready_lag_ms)
         return;
     snprintf(text, sizeof(text), "lag of %" PRId64 " ms is over ready_lag", ingest->lag_ms);
-    if (!now->reason[0]) /* with what may be its cause */
+    if (!now->reason[0]) /* with its likely cause */
         snprintf(now->reason, sizeof(now->reason), "%s%s%s", text, ingest->problem[0] ? ": " : "", ingest->problem);
     add(now, "lag", text);
 }
 
-static void check_reading(struct fr_readiness *now, struct fr_service *service, const struct fr_snapshots *s)
+static void check_reading(struct fr_readiness *now, struct fr_service *service, const struct fr_service_status *s)
 {
     char text[FR_READINESS_TEXT_MAX] = "";
     block(now, "publisher", s->publisher.refused, "publisher: ");
@@ -85,7 +85,7 @@ static void check_reading(struct fr_readiness *now, struct fr_service *service, 
         block(now, first, ingest->problem, "paused: ");
     if (fr_shared_durable_late(&service->loops.durable.shared, service->conf, service->clock, text, sizeof(text)))
         block(now, "durable", text, "");
-    if (!paused && (!ingest->connected || ingest->stands)) /* nothing at all can be read */
+    if (!paused && (!ingest->connected || ingest->stands)) /* nothing can be read */
         block(now, first, ingest->problem, "ingest: ");
     check_lag(now, service->conf, ingest);
     for (int kind = 0; kind < FR_INGEST_PROBLEM_KINDS; kind++)
@@ -93,7 +93,7 @@ static void check_reading(struct fr_readiness *now, struct fr_service *service, 
             add(now, fr_ingest_problems[kind], ingest->problems[kind]);
 }
 
-/* ---- what else there is ---- */
+/* ---- other problems ---- */
 
 static void add_reason(void *self, const char *source, const char *text)
 {
@@ -104,12 +104,12 @@ static void add_reason(void *self, const char *source, const char *text)
     add(now, source, text);
 }
 
-void fr_readiness_update(struct fr_readiness *readiness, struct fr_service *service, const struct fr_snapshots *s)
+void fr_readiness_update(struct fr_readiness *readiness, struct fr_service *service, const struct fr_service_status *s)
 {
     struct fr_readiness *now = fr_alloc(1, sizeof(*now));
     int64_t now_ms = fr_wall_ms(service->clock);
     check_phase(now, service);
-    /* Before reading has started, the start itself says what it waits for. */
+    /* Before reading has started, the problem of the start itself is the one to report. */
     if (atomic_load(&service->loops.ingest.shared.started))
         check_reading(now, service, s);
     if (!find(now, "publisher"))

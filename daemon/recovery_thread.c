@@ -1,11 +1,10 @@
-/* Recovery (recovery_thread.h): opens the state, compares it with the configuration, and restores
- * the trainer, the stream positions and what was announced.
+/* Recovery opens the state, compares it with the configuration, and restores the trainer, the
+ * stream positions and the newest announcement.
  *
- * It has a thread of its own while the main thread waits for signals: one signal ends it within
- * moments, a second one the process. Either way nothing is lost. Until the thread is joined, the
- * service is the thread's, except the atomics of `struct fr_recovery` and stop_ns. */
-#include "recovery_thread.h"
-
+ * Recovery has a thread of its own while the main thread waits for signals: one signal ends
+ * recovery within moments, a second one ends the process, and nothing is lost in either case.
+ * Until the thread is joined it owns the service, except the atomics of `struct fr_recovery`
+ * and stop_ns. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +14,14 @@
 #include "base/log.h"
 #include "base/order.h"
 #include "base/thread.h"
+#include "documents.h"
 #include "process_limits.h"
 #include "service.h"
 #include "signals.h"
 
-enum { TICK_MS = 10 }; /* what a start of an empty state may take longer */
+enum { TICK_MS = 10 }; /* by so much the start of an empty state may take longer */
 
-/* What was announced with the newest epoch: the snapshot, and when the epoch was cut. */
+/* Restores the newest epoch's announcement: the snapshot, and when the epoch was cut. */
 static enum fr_status restore_announcement(struct fr_service *service, const uint8_t *section, size_t size)
 {
     struct fr_arena arena = {.block_size = 4096};
@@ -56,8 +56,8 @@ static void show_progress(void *self, uint64_t done, uint64_t total)
     fr_documents_publish(service);
 }
 
-/* Newest epochs that publisher and fold find in memory: as much as an epoch may be, within reason
- * (trainer/memory_limit.c expects that). */
+/* Bytes of the newest epochs that publisher and fold find in memory: those of the largest epoch, up
+ * to 64 MiB (trainer/memory_limit.c counts on that). */
 static uint64_t epoch_keep_bytes(const struct fr_conf *conf)
 {
     uint64_t most = 64 << 20;
@@ -75,10 +75,10 @@ static enum fr_status open_durable(struct fr_service *service, struct fr_err *er
     const struct fr_conf *conf = service->conf;
     struct fr_buffer head = {0};
     fr_identity_head(conf, fr_trainer_kernel(service->trainer), &head);
-    /* A trim frees whole files and never the newest: a file that could reach journal_max alone
+    /* A trim frees whole files and never the newest one. A single file that could reach journal_max
      * would pause reading for ever. journal_max is at least 2 * unfolded_max. */
     uint64_t file_max = conf->unfolded_max / 4;
-    /* Lockstep runs are compared byte by byte; otherwise nobody may know the order. */
+    /* Lockstep runs are compared byte by byte. Otherwise the order must not be guessable. */
     uint64_t salt = conf->ingest.lockstep ? fr_fmix64(conf->seed) : fr_order_random_salt();
     struct fr_durable_options options = {.dir = conf->state_dir,
                                          .journal_file_max =
@@ -110,7 +110,7 @@ static enum fr_status restore_trainer(struct fr_service *service, struct fr_err 
     return status;
 }
 
-/* The first values of what the loops share. */
+/* Sets the first values of what the loops share. */
 static void begin_shared(struct fr_service *service, uint64_t epoch)
 {
     struct fr_shared_durable *durable = &service->loops.durable.shared;
@@ -137,7 +137,7 @@ static enum fr_status recover(struct fr_service *service, struct fr_err *err)
     uint64_t begin_ns = fr_mono_ns(service->clock);
     if ((status = restore_trainer(service, err)) != FR_OK)
         return status;
-    fr_identity_take_over(&service->recovery.identity, service->conf, service->clock, service->trainer);
+    fr_identity_adopt_changes(&service->recovery.identity, service->conf, service->clock, service->trainer);
     begin_shared(service, durable.epoch);
     fr_log(FR_LOG_INFO, "daemon", "recovered",
            "epoch=%" PRIu64 " timeline=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " seconds=%.3f", durable.epoch,
@@ -145,7 +145,7 @@ static enum fr_status recover(struct fr_service *service, struct fr_err *err)
     return FR_OK;
 }
 
-/* ---- its thread ---- */
+/* ---- the recovery thread ---- */
 
 struct recovering {
     struct fr_service *service;

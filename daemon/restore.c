@@ -1,6 +1,6 @@
-/* A state that leaves its history: made from a savepoint (--restore), of the same model or another
- * one (--as), or continued in a new timeline (--new-timeline). The publisher announces it to
- * replicas (exporter/publisher_look.c): the topic gets the whole state.
+/* A state that leaves its history: it is made from a savepoint (--restore), of the same model or of
+ * another one (--as), or continued in a new timeline (--new-timeline). The publisher announces the
+ * new timeline to replicas (exporter/publisher_inspection.c).
  *
  * Thread: the one that recovers. It neither copies files nor chooses the timeline's last number. */
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 static enum fr_status restore(struct fr_service *service, struct fr_savepoint *from, struct fr_err *err)
 {
-    /* head: what the savepoint's rows are published with */
+    /* head: the settings with which the rows of the savepoint are published */
     struct fr_buffer recorded = {0}, head = {0}, delta = {0};
     struct fr_durable *savepoint = NULL;
     bool other = false;
@@ -43,7 +43,7 @@ enum fr_status fr_service_restore(struct fr_service *service, struct fr_err *err
     uint64_t begin_ns = fr_mono_ns(service->clock);
     enum fr_status status = restore(service, &from, err);
     if (status == FR_E_EXISTS || status == FR_E_STATE || status == FR_E_NOT_FOUND)
-        return err->status = FR_E_MISMATCH; /* an operator gives another directory */
+        return err->status = FR_E_MISMATCH; /* an operator must name another directory */
     if (status == FR_OK)
         fr_log(FR_LOG_INFO, "daemon", "restored",
                "savepoint=%s epoch=%" PRIu64 " timeline=%" PRIu64 " bytes=%" PRIu64 " seconds=%.3f",
@@ -52,19 +52,20 @@ enum fr_status fr_service_restore(struct fr_service *service, struct fr_err *err
     return status;
 }
 
-/* The number that is left makes it happen once, however often the same command starts. */
+/* The old number is part of the option, so that repeated starts of one command begin one
+ * timeline. */
 enum fr_status fr_service_new_timeline(struct fr_service *service, struct fr_err *err)
 {
     struct fr_durable_status durable;
     if (service->options.left_timeline == 0)
         return FR_OK;
     fr_durable_get_status(service->durable, &durable);
-    /* a state without epochs would begin timeline 1 */
+    /* A state without epochs is going to begin timeline 1. */
     uint64_t present = durable.timeline > 0 ? durable.timeline : 1;
     if (service->options.left_timeline > present)
         return fr_err_set(err, FR_E_MISMATCH,
                           "--new-timeline %" PRIu64 ": this state is of timeline %" PRIu64
-                          "; name the one that is to be left, as the refusal before or `freshet state` says it",
+                          "; name the timeline to leave, which `freshet state` and the refusal before show",
                           service->options.left_timeline, present);
     if (service->options.left_timeline < present) {
         fr_log(FR_LOG_INFO, "daemon", "timeline_left_before",

@@ -1,5 +1,5 @@
-/* What the main thread does while the service runs: takes signals, publishes the documents, notices
- * a failure, and drains.
+/* The work of the main thread while the service runs: it waits for signals, publishes the
+ * documents, notices a failure, and drains.
  *
  * A drain goes in this order: ingest stops polling; the trainer cuts its last epoch; the durable
  * thread makes it durable; the publisher waits for the acknowledgements; the last savepoint and the
@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "documents.h"
+#include "progress.h"
 #include "service.h"
 #include "signals.h"
 
-enum { END_LOOK_MS = 20 }; /* what an end may take longer */
+enum { END_LOOK_MS = 20 }; /* by so much an end may be noticed late */
 
-/* One of our signals or 0, after a turn of the main loop, which is shorter where training ends
- * meanwhile. */
+/* Waits for a turn of the main loop, or until training ends. Returns the signal that came, or 0. */
 static int wait_turn(struct fr_service *service)
 {
     bool ended = fr_loops_done(&service->loops, FR_LOOP_TRAINER);
@@ -52,7 +53,7 @@ static void begin_drain(struct fr_service *service, const char *why)
     fr_trainer_stop(service->trainer);
 }
 
-/* Everything durable that is not held back is acknowledged on the delta topic. */
+/* Whether every durable epoch that is not held back is acknowledged on the delta topic. */
 static bool all_published(struct fr_service *service)
 {
     struct fr_publisher_status publisher;
@@ -60,7 +61,8 @@ static bool all_published(struct fr_service *service)
     return publisher.acked >= atomic_load(&service->loops.durable.shared.publishable);
 }
 
-/* savepoint.at_drain: the fold thread is asked once, and takes it or says why not. */
+/* savepoint.at_drain: requests the last savepoint once. Returns whether the fold thread has taken
+ * it or reported why not. */
 static bool last_savepoint_taken(struct fr_service *service)
 {
     if (!service->conf->savepoint.at_drain)
@@ -70,8 +72,9 @@ static bool last_savepoint_taken(struct fr_service *service)
     return atomic_load(&service->loops.fold.shared.last_savepoint) == FR_LAST_DONE;
 }
 
-/* snapshot.at_drain: where CURRENT leads is of the last epoch, and uploaded. While publishing is
- * held no replica may begin with that. */
+/* snapshot.at_drain: requests the last snapshot once. Returns whether CURRENT names a snapshot of
+ * the last epoch and it is uploaded. While publishing is held none is taken, because no replica may
+ * begin with that epoch. */
 static bool last_snapshot_named(struct fr_service *service)
 {
     uint64_t durable = atomic_load(&service->loops.durable.shared.epoch);
@@ -98,7 +101,7 @@ static enum fr_status drained(struct fr_service *service, struct fr_err *err)
         FR_QUARANTINE_STREAK_MAX, publishable + 1, durable, service->conf->export_.topic, FR_QUARANTINE_STREAK_MAX);
 }
 
-/* All is published, and what a drain also takes is not there. */
+/* Every epoch is published, but the last savepoint or the last snapshot is missing. */
 static enum fr_status last_copies_timed_out(struct fr_service *service, struct fr_err *err)
 {
     char problem[FR_SNAPSHOT_PROBLEM_MAX], current[FR_MANIFEST_NAME_MAX];
@@ -113,31 +116,27 @@ static enum fr_status last_copies_timed_out(struct fr_service *service, struct f
     fr_shared_snapshots_get_problem(snapshots, problem);
     fr_shared_snapshots_get_current(snapshots, current);
     bool as_export = conf->snapshot.quantize == FR_SNAPSHOT_AS_EXPORT;
-    /* What went wrong comes last: a text that is too long is cut there, not in the command. */
-    if (!conf->ingest.brokers)
-        return fr_err_set(
-            err, FR_E_UNAVAILABLE,
-            "export.drain_timeout passed before the snapshot of the last epoch was written, named by "
-            "CURRENT and uploaded. Every epoch is durable and nothing is lost, but CURRENT names %s: take "
-            "it now with `freshet snapshot --state-dir %s --dir %s%s%s` and upload it yourself "
-            "(snapshot.hook does not run), or start the daemon again. Raise export.drain_timeout above the "
-            "time that writing and uploading a snapshot takes. State of the snapshot: %s",
-            current[0] ? current : "no snapshot", conf->state_dir, conf->snapshot.dir, as_export ? "" : " --quantize ",
-            as_export ? "" : fr_snapshot_quantize_text(conf->snapshot.quantize), problem[0] ? problem : "under way");
+    bool online = conf->ingest.brokers;
+    char topic[256] = "", kept[384] = "";
+    if (online) {
+        snprintf(topic, sizeof(topic), " --topic %s", conf->export_.topic);
+        snprintf(kept, sizeof(kept), ", and replicas that begin later need what %s still keeps", conf->export_.topic);
+    }
+    /* The state of the snapshot comes last, so that a text that is too long is not cut in the
+     * command. */
     return fr_err_set(err, FR_E_UNAVAILABLE,
                       "export.drain_timeout passed before the snapshot of the last epoch was written, named by CURRENT "
-                      "and uploaded. Every epoch is published and nothing is lost, but CURRENT names %s, and replicas "
-                      "that begin later need what %s still keeps: take it now with `freshet snapshot --state-dir %s "
-                      "--dir %s --topic %s%s%s` and upload it yourself (snapshot.hook does not run), or start the "
-                      "daemon again. Raise export.drain_timeout above the time that writing and uploading a snapshot "
-                      "takes. State of the snapshot: %s",
-                      current[0] ? current : "no snapshot", conf->export_.topic, conf->state_dir, conf->snapshot.dir,
-                      conf->export_.topic, as_export ? "" : " --quantize ",
+                      "and uploaded. Every epoch is %s and nothing is lost, but CURRENT names %s%s: take it now with "
+                      "`freshet snapshot --state-dir %s --dir %s%s%s%s` and upload it yourself (snapshot.hook does not "
+                      "run), or start the daemon again. Raise export.drain_timeout above the time that writing and "
+                      "uploading a snapshot takes. State of the snapshot: %s",
+                      online ? "published" : "durable", current[0] ? current : "no snapshot", kept, conf->state_dir,
+                      conf->snapshot.dir, topic, as_export ? "" : " --quantize ",
                       as_export ? "" : fr_snapshot_quantize_text(conf->snapshot.quantize),
                       problem[0] ? problem : "under way");
 }
 
-/* An epoch was cut that is not durable, or training has not ended: records of it are read again. */
+/* An epoch is not durable, or training has not ended; the next start reads the records again. */
 static enum fr_status not_durable(struct fr_service *service, struct fr_err *err)
 {
     struct fr_ingest_status ingest;
@@ -166,7 +165,7 @@ enum fr_status fr_service_drain_timed_out(struct fr_service *service, struct fr_
     if (all_published(service))
         return last_copies_timed_out(service, err);
     fr_publisher_get_status(service->publisher, &publisher);
-    if (publisher.refused[0]) /* time does not help */
+    if (publisher.refused[0]) /* waiting longer would not help */
         return fr_err_set(err, FR_E_MISMATCH,
                           "drain_timeout passed with epoch %" PRIu64 " durable and %" PRIu64
                           " acknowledged on %s: %s, then start again and the rest is sent; nothing is lost",
@@ -186,13 +185,14 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
     enum fr_status status = fr_loops_start(&service->loops, err);
     if (status != FR_OK)
         return status;
+    struct fr_progress progress = {0};
     uint64_t drain_begin_ns = 0;
-    if (atomic_load(&service->recovery.stop)) /* it was done nevertheless */
+    if (atomic_load(&service->recovery.stop)) /* recovery ended before it noticed the signal */
         begin_drain(service, "signal");
     for (;;) {
         int signal_number = wait_turn(service);
         fr_documents_publish(service);
-        fr_progress_turn(service);
+        fr_progress_log(&progress, service);
         if (fr_lifecycle_failed(&service->life, err))
             return err->status;
         if (signal_number == SIGHUP)

@@ -1,13 +1,13 @@
-/* The series of /metrics, set from snapshots on the main thread (docs/metrics.md, "Series"). Rules
- * for a Prometheus without knowledge of Freshet:
+/* The series of /metrics, set from copies of the modules' statuses (docs/metrics.md, "Series").
+ * Rules for a Prometheus that knows nothing of Freshet:
  *
  * An unknown value is NaN, never the last known value: during an outage, lag and positions of the
  * log are unknown.
  *
- * Counters of the history live as long as the model. They appear when it is recovered, and show
- * what is durable only: after a crash training continues from the durable state, and Prometheus
- * would take a counter that fell for one that restarted at zero. Counters of the process begin at
- * zero with it.
+ * Counters of the history live as long as the model. They appear when the state is recovered, and
+ * count only what is durable. After a crash, training continues from the durable state, and
+ * Prometheus would mistake a counter that fell for one that restarted at zero. Counters of the
+ * process begin at zero with the process.
  *
  * A new number is one line here and its row in metrics/series.h. */
 #include <inttypes.h>
@@ -19,10 +19,11 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "documents.h"
 #include "metrics/series.h"
 #include "service.h"
 
-/* ---- what may be shown ---- */
+/* ---- history that may be shown ---- */
 
 static void keep(struct fr_trainer_status **at, const struct fr_trainer_status *status)
 {
@@ -31,48 +32,61 @@ static void keep(struct fr_trainer_status **at, const struct fr_trainer_status *
     **at = *status;
 }
 
-/* What a status counts is durable with its epoch, or with the next one when that is open. */
+/* Whether everything that a status counts is durable: its epoch, and the next one if that is
+ * open. */
 static bool is_durable(const struct fr_trainer_status *status, uint64_t durable)
 {
     return durable >= status->epoch + status->open;
 }
 
-const struct fr_trainer_status *fr_documents_settle(struct fr_settled *settled, const struct fr_trainer_status *now,
-                                                    uint64_t durable)
+const struct fr_trainer_status *fr_documents_shown_history(struct fr_shown_history *history,
+                                                           const struct fr_trainer_status *now, uint64_t durable)
 {
-    if (settled->waiting && is_durable(settled->waiting, durable)) {
-        free(settled->shown);
-        settled->shown = settled->waiting;
-        settled->waiting = NULL;
+    if (history->waiting && is_durable(history->waiting, durable)) {
+        free(history->shown);
+        history->shown = history->waiting;
+        history->waiting = NULL;
     }
     if (is_durable(now, durable))
-        keep(&settled->shown, now);
-    else if (!settled->waiting) /* a later one would never become durable while data comes */
-        keep(&settled->waiting, now);
-    return settled->shown;
+        keep(&history->shown, now);
+    else if (!history->waiting) /* replacing it again and again would never let it become durable */
+        keep(&history->waiting, now);
+    return history->shown;
 }
 
-void fr_documents_settled_release(struct fr_settled *settled)
+void fr_documents_shown_release(struct fr_shown_history *history)
 {
-    free(settled->shown);
-    free(settled->waiting);
-    *settled = (struct fr_settled){0};
+    free(history->shown);
+    free(history->waiting);
+    *history = (struct fr_shown_history){0};
 }
+
+#define EXPIRY(name, text, number, by) FR_REMOVAL_BY_##by({text, name}, )
+const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_RULES] = {FR_REMOVALS(EXPIRY)};
 
 /* ---- state ---- */
 
-static void series_paused(struct fr_registry *registry, enum fr_pause pause, enum fr_ingest_pause refused)
+/* Sets a series, of any kind, with one label. */
+static void set_labelled(struct fr_registry *registry, enum fr_series series, const char *label, const char *value,
+                         double number)
 {
-    for (int why = FR_PAUSE_NONE + 1; why < FR_PAUSE_KINDS; why++) {
-        char labels[64] = "";
-        fr_metric_label(labels, sizeof(labels), "reason", fr_trainer_pauses[why]);
-        fr_series_set(registry, FR_SERIES_PAUSED, labels, why == (int)pause);
-    }
-    fr_series_set(registry, FR_SERIES_PAUSED, "reason=\"malformed\"", refused == FR_INGEST_PAUSED_RECORDS);
-    fr_series_set(registry, FR_SERIES_PAUSED, "reason=\"clock\"", refused == FR_INGEST_PAUSED_CLOCK);
+    char labels[256] = "";
+    fr_metric_label(labels, sizeof(labels), label, value);
+    if (fr_series_rows[series].kind == FR_SERIES_COUNTER)
+        fr_series_count(registry, series, labels, (uint64_t)number);
+    else
+        fr_series_set(registry, series, labels, number);
 }
 
-static void series_state(struct fr_service *service, const struct fr_snapshots *s)
+static void series_paused(struct fr_registry *registry, enum fr_pause pause, enum fr_ingest_pause refused)
+{
+    for (int why = FR_PAUSE_NONE + 1; why < FR_PAUSE_KINDS; why++)
+        set_labelled(registry, FR_SERIES_PAUSED, "reason", fr_trainer_pauses[why], why == (int)pause);
+    set_labelled(registry, FR_SERIES_PAUSED, "reason", "malformed", refused == FR_INGEST_PAUSED_RECORDS);
+    set_labelled(registry, FR_SERIES_PAUSED, "reason", "clock", refused == FR_INGEST_PAUSED_CLOCK);
+}
+
+static void series_state(struct fr_service *service, const struct fr_service_status *s)
 {
     struct fr_registry *registry = service->registry;
     uint64_t total = atomic_load(&service->recovery.total_bytes);
@@ -98,16 +112,14 @@ static void series_unknown(struct fr_registry *registry, const char *of, const s
     }
 }
 
-static void series_records(struct fr_registry *registry, const struct fr_snapshots *s)
+static void series_records(struct fr_registry *registry, const struct fr_service_status *s)
 {
     const struct fr_ingest_status *ingest = &s->ingest;
     fr_series_count(registry, FR_SERIES_RECORDS_TOTAL, NULL, ingest->records);
     fr_series_count(registry, FR_SERIES_RECORD_BYTES_TOTAL, NULL, ingest->bytes);
-    for (int kind = 0; kind < FR_MALFORMED_KINDS; kind++) {
-        char labels[64] = "";
-        fr_metric_label(labels, sizeof(labels), "reason", fr_malformed_names[kind]);
-        fr_series_count(registry, FR_SERIES_RECORDS_MALFORMED_TOTAL, labels, ingest->malformed_kinds[kind]);
-    }
+    for (int kind = 0; kind < FR_MALFORMED_KINDS; kind++)
+        set_labelled(registry, FR_SERIES_RECORDS_MALFORMED_TOTAL, "reason", fr_malformed_names[kind],
+                     (double)ingest->malformed_kinds[kind]);
     series_unknown(registry, "slots", &ingest->unknown.slots);
     series_unknown(registry, "keys", &ingest->unknown.keys);
     fr_series_count(registry, FR_SERIES_RECORDS_FUTURE_TOTAL, "than=\"timestamp\"", ingest->future_timestamp);
@@ -124,14 +136,12 @@ static void series_records(struct fr_registry *registry, const struct fr_snapsho
 static void series_slots(struct fr_registry *registry, const struct fr_conf *conf,
                          const struct fr_ingest_status *ingest)
 {
-    for (uint32_t slot = 0; slot < ingest->n_slots; slot++) {
-        char labels[128] = "";
-        fr_metric_label(labels, sizeof(labels), "slot", conf->slots[slot].name);
-        fr_series_count(registry, FR_SERIES_SLOT_PRESENT_TOTAL, labels, ingest->present[slot]);
-    }
+    for (uint32_t slot = 0; slot < ingest->n_slots; slot++)
+        set_labelled(registry, FR_SERIES_SLOT_PRESENT_TOTAL, "slot", conf->slots[slot].name,
+                     (double)ingest->present[slot]);
 }
 
-static void series_training(struct fr_registry *registry, const struct fr_snapshots *s)
+static void series_training(struct fr_registry *registry, const struct fr_service_status *s)
 {
     const struct fr_trainer_history *history = &s->trainer.history;
     fr_series_set(registry, FR_SERIES_STEP_SECONDS_TOTAL, NULL, (double)s->trainer.run.step_ns / 1e9);
@@ -192,7 +202,7 @@ static void series_partitions(struct fr_service *service, const struct fr_ingest
     fr_positions_release(&positions);
 }
 
-/* P2, summed over the partitions as of the last durable epoch. */
+/* The ledger of P2, summed over the partitions, as of the last durable epoch. */
 static void series_ledger(struct fr_service *service)
 {
     uint64_t sum[FR_LEDGER_TERMS] = {0};
@@ -209,26 +219,23 @@ static void series_ledger(struct fr_service *service)
 
 /* ---- epochs, disk, memory ---- */
 
-static void series_snapshots(struct fr_service *service, const struct fr_snapshots *s)
+static void series_snapshots(struct fr_service *service, const struct fr_service_status *s)
 {
+    struct fr_shared_snapshots *snapshots = &service->loops.snapshot.shared;
     struct fr_registry *registry = service->registry;
-    fr_series_count(registry, FR_SERIES_SNAPSHOTS_TOTAL, NULL, atomic_load(&service->loops.snapshot.shared.taken));
-    fr_series_count(registry, FR_SERIES_SNAPSHOT_FAILURES_TOTAL, NULL,
-                    atomic_load(&service->loops.snapshot.shared.failures));
-    fr_series_count(registry, FR_SERIES_SNAPSHOT_HOOK_FAILURES_TOTAL, NULL,
-                    atomic_load(&service->loops.snapshot.shared.hook_failures));
-    fr_series_set(registry, FR_SERIES_SNAPSHOTS_KEPT, NULL, (double)atomic_load(&service->loops.snapshot.shared.kept));
-    fr_series_set(registry, FR_SERIES_SNAPSHOT_EPOCH, NULL,
-                  (double)atomic_load(&service->loops.snapshot.shared.current_epoch));
-    fr_series_set(registry, FR_SERIES_SNAPSHOT_BYTES, NULL, (double)atomic_load(&service->loops.snapshot.shared.bytes));
-    fr_series_set(registry, FR_SERIES_SNAPSHOT_SECONDS, NULL,
-                  (double)atomic_load(&service->loops.snapshot.shared.millis) / 1e3);
+    fr_series_count(registry, FR_SERIES_SNAPSHOTS_TOTAL, NULL, atomic_load(&snapshots->taken));
+    fr_series_count(registry, FR_SERIES_SNAPSHOT_FAILURES_TOTAL, NULL, atomic_load(&snapshots->failures));
+    fr_series_count(registry, FR_SERIES_SNAPSHOT_HOOK_FAILURES_TOTAL, NULL, atomic_load(&snapshots->hook_failures));
+    fr_series_set(registry, FR_SERIES_SNAPSHOTS_KEPT, NULL, (double)atomic_load(&snapshots->kept));
+    fr_series_set(registry, FR_SERIES_SNAPSHOT_EPOCH, NULL, (double)atomic_load(&snapshots->current_epoch));
+    fr_series_set(registry, FR_SERIES_SNAPSHOT_BYTES, NULL, (double)atomic_load(&snapshots->bytes));
+    fr_series_set(registry, FR_SERIES_SNAPSHOT_SECONDS, NULL, (double)atomic_load(&snapshots->millis) / 1e3);
     fr_series_count(registry, FR_SERIES_HPS_ROWS_TOTAL, NULL, s->publisher.hps.rows);
     fr_series_count(registry, FR_SERIES_HPS_DROPS_UNTOLD_TOTAL, NULL, s->publisher.hps.drops);
     fr_series_set(registry, FR_SERIES_DELTA_RETENTION_SHORT, NULL, s->publisher.topic.short_retention ? 1 : 0);
 }
 
-static void series_epochs(struct fr_service *service, const struct fr_snapshots *s)
+static void series_epochs(struct fr_service *service, const struct fr_service_status *s)
 {
     struct fr_registry *registry = service->registry;
     const struct fr_durable_status *durable = &s->durable;
@@ -256,8 +263,8 @@ static void series_epochs(struct fr_service *service, const struct fr_snapshots 
     fr_series_count(registry, FR_SERIES_DELTA_REWINDS_TOTAL, NULL, s->publisher.rewinds);
 }
 
-/* Values beside their limits. */
-static void series_bytes(struct fr_service *service, const struct fr_snapshots *s)
+/* Bytes and their limits. */
+static void series_bytes(struct fr_service *service, const struct fr_service_status *s)
 {
     const struct fr_conf *conf = service->conf;
     uint64_t disk_free = 0;
@@ -325,14 +332,12 @@ static void history_counters(struct fr_registry *registry, const struct fr_train
         fr_counter(registry, fr_trainer_counters[i].metric, NULL, fr_trainer_counters[i].help, history->counters[i]);
     for (uint32_t i = 0; i < history->n_tasks; i++) {
         const struct fr_trainer_task_counts *task = &history->tasks[i];
-        char labels[256] = "";
-        fr_metric_label(labels, sizeof(labels), "task", task->name);
-        fr_series_count(registry, FR_SERIES_TASK_SAMPLES_TOTAL, labels, task->samples);
-        fr_series_count(registry, FR_SERIES_TASK_PAIRS_TOTAL, labels, task->pairs);
+        set_labelled(registry, FR_SERIES_TASK_SAMPLES_TOTAL, "task", task->name, (double)task->samples);
+        set_labelled(registry, FR_SERIES_TASK_PAIRS_TOTAL, "task", task->name, (double)task->pairs);
     }
 }
 
-/* Of predictions of the trainer, or of the scores that came with the samples. */
+/* Metrics of the trainer's predictions or, if `served`, of the scores that the samples carry. */
 static void series_result(struct fr_registry *registry, bool served, const char *labels,
                           const struct fr_auc_result *result, bool regression)
 {
@@ -398,8 +403,9 @@ static void series_device(struct fr_service *service)
     fr_series_set(service->registry, FR_SERIES_DEVICE_INFO, labels, 1);
 }
 
-/* That lines are missing can be said everywhere but there, until its reader is back. */
-static void look_at_log(struct fr_service *service)
+/* Lost lines of the log are reported by /healthz and /metrics, because the log cannot report
+ * them. */
+static void report_lost_lines(struct fr_service *service)
 {
     char text[200] = "";
     uint64_t unsaid = 0, lost = fr_log_lost(&unsaid);
@@ -420,27 +426,24 @@ static void series_phases(struct fr_registry *registry, const struct fr_trainer_
     } phases[] = {{"plan", run->plan_ns},     {"forward", run->forward_ns}, {"backward", run->backward_ns},
                   {"update", run->update_ns}, {"metrics", run->metrics_ns}, {"cut", run->cut_ns},
                   {"wait", run->wait_ns}};
-    for (size_t i = 0; i < FR_ARRAY_LEN(phases); i++) {
-        char labels[64];
-        snprintf(labels, sizeof(labels), "phase=\"%s\"", phases[i].phase);
-        fr_series_set(registry, FR_SERIES_PHASE_SECONDS_TOTAL, labels, (double)phases[i].ns / 1e9);
-    }
+    for (size_t i = 0; i < FR_ARRAY_LEN(phases); i++)
+        set_labelled(registry, FR_SERIES_PHASE_SECONDS_TOTAL, "phase", phases[i].phase, (double)phases[i].ns / 1e9);
 }
 
 static void series_process(struct fr_service *service, const struct fr_trainer_run *run)
 {
-    if (fr_series_of_process(&service->process, service->registry, service->clock)) {
+    if (fr_series_of_process(&service->documents->process, service->registry, service->clock)) {
         if (service->trainer)
             series_build(service);
         if (service->device.name[0])
             series_device(service);
-        look_at_log(service);
+        report_lost_lines(service);
     }
     series_phases(service->registry, run);
-    fr_series_of_threads(&service->times, service->registry, service->clock);
+    fr_series_of_threads(&service->documents->times, service->registry, service->clock);
 }
 
-void fr_documents_series(struct fr_service *service, const struct fr_snapshots *s)
+void fr_documents_series(struct fr_service *service, const struct fr_service_status *s)
 {
     struct fr_registry *registry = service->registry;
     series_state(service, s);
@@ -457,7 +460,8 @@ void fr_documents_series(struct fr_service *service, const struct fr_snapshots *
     series_tables(registry, &s->trainer);
     for (uint32_t i = 0; i < s->trainer.history.n_tasks; i++)
         series_task(registry, service->conf, s->trainer.history.tasks[i].name, &s->trainer.tasks[i].result);
-    const struct fr_trainer_status *durable = fr_documents_settle(&service->settled, &s->trainer, s->durable.epoch);
+    const struct fr_trainer_status *durable =
+        fr_documents_shown_history(&service->documents->history, &s->trainer, s->durable.epoch);
     if (durable) {
         history_counters(registry, durable);
         history_tables(registry, durable);

@@ -1,7 +1,7 @@
-/* Which device the network is computed on: `device` of the configuration, and what is there.
+/* Chooses the device that computes the network, by `device` of the configuration.
  *
- * `auto` takes the first card where plug-in, driver and card are there, and otherwise continues
- * without one and logs one line; `cuda` fails without a card.
+ * `auto` takes the first card if plug-in, driver and card are there; otherwise the processor
+ * computes and the log has one line. `cuda` fails without a card.
  *
  * Owner: the service, before the trainer is made. */
 #include "service_device.h"
@@ -12,7 +12,8 @@
 #include "base/log.h"
 #include "cuda/api.h"
 
-enum { ROWS_SHARE_NUMERATOR = 4, ROWS_SHARE_DENOMINATOR = 5 }; /* of what is free at the start */
+/* The share for rows of the memory that is free at the start. */
+enum { ROWS_SHARE_NUMERATOR = 4, ROWS_SHARE_DENOMINATOR = 5 };
 
 static enum fr_status open_card(struct fr_service_device *device, const struct fr_conf *conf, struct fr_err *err)
 {

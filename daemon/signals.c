@@ -1,11 +1,11 @@
-/* Signals, and how the process ends when something in it gives up.
+/* Signals, and the end of the process by abort.
  *
- * Signals are waited for by the main thread only; the threads it starts inherit the mask. A library
- * may have started threads before main (OpenBLAS does), with nothing blocked: what the kernel hands
- * to one of those is passed on. TERM, INT, QUIT and XCPU (the limit of processor time) ask for a
- * drain; a second TERM or INT does not wait for it, while the kernel repeats XCPU every second and
- * means the same. All others that would end the process without one are ignored, those that report
- * a fault excepted: a stray USR1 is no reason to stop.
+ * Only the main thread waits for signals; the threads it starts inherit the mask. A library may
+ * have started threads before main (OpenBLAS does), with nothing blocked, so a handler passes
+ * signals of those threads to the main thread. TERM, INT, QUIT and XCPU (the limit of processor
+ * time) request a drain. A second TERM or INT ends the process at once. The kernel repeats XCPU
+ * every second, which has no further effect. Other signals that would end the process are ignored,
+ * except those that report a fault: a stray USR1 is no reason to stop.
  *
  * Libraries end a process by abort: a failed assertion, an uncaught exception, a damaged heap. A
  * supervisor would then get no log line and no exit code of ours. The handler of SIGABRT writes the
@@ -64,7 +64,8 @@ static void on_abort(int signal_number)
     enum fr_status status = fr_check_status();
     const char *reason;
     if (status == FR_E_NO_MEMORY) {
-        reason = "memory was refused (the line before says how much): raise the limit of memory, or lower memory_limit";
+        reason =
+            "memory was refused (the line before has the amount): raise the limit of memory, or lower memory_limit";
     } else if (memory_is_short()) {
         status = FR_E_NO_MEMORY;
         reason = "memory is refused: raise the limit of the address space (ulimit -v, -d) or lower memory_limit";
@@ -76,7 +77,7 @@ static void on_abort(int signal_number)
     } else {
         status = FR_E_STATE;
         reason =
-            "a library ended the process, and the lines before may say why: start again; if it happens again, raise "
+            "a library ended the process, and the lines before may have the reason: start again; if it happens again, raise "
             "the limits of threads and memory, or report it with these lines";
     }
     int code = fr_exit_code(status);
@@ -95,11 +96,12 @@ void fr_signals_aborts(const char *dir)
 
 static void pass_on(int signal_number)
 {
-    /* fails only when the main thread is gone, and then nobody waits for the signal */
+    /* fails only after the main thread has ended, when no thread waits for signals */
     (void)pthread_kill(main_thread, signal_number);
 }
 
-/* What reports a fault of this process, what ends it whatever it does, and what is no end. */
+/* Signals that keep their action: they report a fault of this process, cannot be handled, or do not
+ * end it. */
 static bool is_left(int signal_number)
 {
     static const int left[] = {SIGABRT, SIGBUS,  SIGFPE,  SIGILL, SIGSEGV, SIGSYS,  SIGTRAP, SIGKILL,
@@ -110,7 +112,8 @@ static bool is_left(int signal_number)
     return false;
 }
 
-static void taken(sigset_t *set)
+/* Fills the set with the signals that fr_signals_wait returns. */
+static void fill_with_awaited(sigset_t *set)
 {
     sigemptyset(set);
     sigaddset(set, SIGHUP);
@@ -118,13 +121,13 @@ static void taken(sigset_t *set)
         sigaddset(set, drains[i]);
 }
 
-void fr_signals_take(void)
+void fr_signals_install(void)
 {
     sigset_t set;
-    taken(&set);
+    fill_with_awaited(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     main_thread = pthread_self();
-    /* The C library has some of its own, which it does not give away. */
+    /* sigaction fails for the signals that the C library uses itself. */
     for (int number = 1; number <= SIGRTMAX; number++) {
         struct sigaction before;
         bool ours = sigismember(&set, number) == 1;
@@ -139,7 +142,7 @@ void fr_signals_take(void)
 int fr_signals_wait(long most_ms)
 {
     sigset_t set;
-    taken(&set);
+    fill_with_awaited(&set);
     struct timespec timeout = {.tv_nsec = most_ms * 1000000L};
     int number = sigtimedwait(&set, NULL, &timeout);
     if (number == SIGINT)

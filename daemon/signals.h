@@ -2,13 +2,14 @@
 #ifndef FR_DAEMON_SIGNALS_H
 #define FR_DAEMON_SIGNALS_H
 
-/* Blocks and takes the signals that ask for something, ignores others that would end the
+/* Blocks the signals that fr_signals_wait returns, and ignores other signals that would end the
  * process. */
-void fr_signals_take(void);
-/* Waits for one of ours: SIGTERM, also for SIGINT; SIGQUIT, also for SIGXCPU; SIGHUP; 0: none. */
+void fr_signals_install(void);
+/* Waits for a signal. Returns SIGTERM (also for SIGINT), SIGQUIT (also for SIGXCPU), SIGHUP, or 0
+ * when none came. */
 int fr_signals_wait(long most_ms);
-/* From here on an abort ends with a line and an exit code; the disk of `dir` is checked for
- * room. */
+/* From now on an abort ends with a line of the log and an exit code. dir: the directory whose disk
+ * is then checked for room. */
 void fr_signals_aborts(const char *dir);
 
 #endif

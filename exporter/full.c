@@ -1,9 +1,10 @@
 /* The folded state -> delta records of one merged epoch (full.h).
  *
  * The cold store is walked by (table, hash) as of one epoch. FR_FULL_CHUNK bytes of public values
- * at a time are copied, sorted by key and given to the codec, which counts pieces and rows on; then
- * come the dense parameters, and the commit with the newest announcement. Pending keys, counters
- * and optimizer state are private, and there are no tombstones: what is not here is gone.
+ * at a time are copied, sorted by key and given to the codec, which continues to count pieces and
+ * rows. Then follow the dense parameters and the commit with the newest announcement. Pending keys,
+ * counters and optimizer state are private. There are no tombstones, because a key that is not in
+ * the whole state is gone.
  *
  * Thread: one owner. It does not send. */
 #include "exporter/full.h"
@@ -36,39 +37,19 @@ struct fr_export_full {
     /* the newest announcement */
     struct fr_arena arena;
     struct fr_announcement *announcement;
-    struct fr_delta_auc auc[FR_ANNOUNCE_TASKS_MAX];
-    struct fr_delta_offset *offsets;
+    struct fr_export_announced lists;
     struct fr_delta_commit commit;
 };
 
 /* ---- open ---- */
 
-static enum fr_status take_announcement(void *self, const char *name, const uint8_t *bytes, size_t size)
+static enum fr_status keep_announcement(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     struct fr_export_full *full = self;
     if (strcmp(name, "announce") != 0)
         return FR_OK;
     enum fr_status status = fr_announcement_parse(bytes, size, &full->arena, full->announcement);
     return status == FR_OK ? FR_EOF : status;
-}
-
-static void fill_commit(struct fr_export_full *full)
-{
-    const struct fr_announcement *announcement = full->announcement;
-    for (uint32_t i = 0; i < announcement->n_tasks; i++)
-        full->auc[i] = (struct fr_delta_auc){announcement->tasks[i].task, announcement->tasks[i].auc};
-    full->offsets = fr_alloc(announcement->n_offsets + 1u, sizeof(*full->offsets));
-    for (uint32_t i = 0; i < announcement->n_offsets; i++)
-        full->offsets[i] = (struct fr_delta_offset){announcement->offsets[i].topic, announcement->offsets[i].partition,
-                                                    announcement->offsets[i].next_offset};
-    full->commit = (struct fr_delta_commit){.wm_ms = announcement->watermark_ms,
-                                            .samples = announcement->samples,
-                                            .t_ms = announcement->wall_ms,
-                                            .n_auc = announcement->n_tasks,
-                                            .auc = full->auc,
-                                            .n_offsets = announcement->n_offsets,
-                                            .offsets = full->offsets};
-    fr_export_announce_snapshot(&announcement->snapshot, &full->commit);
 }
 
 static const struct fr_delta_rewind to_nothing = {.to = 0, .snap = ""};
@@ -82,7 +63,7 @@ static struct fr_delta_epoch head_of(const struct fr_export_full *full)
                                    .digest = fr_sha256_u64(&full->epoch.digest)};
 }
 
-static enum fr_status swallow(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+static enum fr_status discard(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
 {
     (void)self;
     (void)partition;
@@ -92,11 +73,11 @@ static enum fr_status swallow(void *self, uint32_t partition, uint32_t piece, co
     return FR_OK;
 }
 
-/* What must be whole is written once for nothing: model, a row of each table, a commit. */
+/* Writes what must fit one record, and discards it: the model, a row of each table, a commit. */
 static enum fr_status try_settings(struct fr_export_full *full)
 {
     struct fr_delta_epoch head = head_of(full);
-    struct fr_delta_stream *stream = fr_delta_stream_new(&full->settings, &head, swallow, NULL);
+    struct fr_delta_stream *stream = fr_delta_stream_new(&full->settings, &head, discard, NULL);
     enum fr_status status = fr_delta_stream_model(stream);
     for (uint32_t t = 0; t < full->settings.n_tables && status == FR_OK; t++) {
         float *values = fr_alloc(full->settings.tables[t].value_floats + 1u, sizeof(*values));
@@ -115,13 +96,13 @@ static enum fr_status prepare(struct fr_export_full *full, const void *head, siz
     enum fr_status status = fr_codec_settings_parse(head, head_size, &full->settings);
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the newest journal file does not parse");
-    status = fr_durable_view_sections(full->view, take_announcement, full, err);
+    status = fr_durable_view_sections(full->view, keep_announcement, full, err);
     if (status != FR_EOF)
         return status != FR_OK
                    ? status
                    : fr_err_set(err, FR_E_CORRUPT, "the cold store of epoch %" PRIu64 " has no announcement",
                                 full->epoch.epoch);
-    fill_commit(full);
+    fr_export_fill_commit(full->announcement, &full->lists, &full->commit);
     status = try_settings(full);
     while (status == FR_E_LIMIT && fr_export_widen(&full->settings))
         status = try_settings(full);
@@ -197,7 +178,7 @@ void fr_export_full_close(struct fr_export_full *full)
     fr_buffer_release(&full->values);
     fr_arena_release(&full->arena);
     free(full->announcement);
-    free(full->offsets);
+    free(full->lists.offsets);
     free(full->keys);
     free(full);
 }
@@ -227,7 +208,7 @@ void fr_export_full_rewind(struct fr_export_full *full)
 {
     struct fr_delta_epoch head = head_of(full);
     fr_delta_stream_free(full->stream);
-    full->stream = fr_delta_stream_new(&full->settings, &head, swallow, NULL);
+    full->stream = fr_delta_stream_new(&full->settings, &head, discard, NULL);
     full->phase = PHASE_MODEL;
     full->table = 0;
     full->next_hash = 0;
@@ -236,7 +217,7 @@ void fr_export_full_rewind(struct fr_export_full *full)
 
 /* ---- rows ---- */
 
-static enum fr_status take_row(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+static enum fr_status keep_row(void *self, size_t index, uint64_t hash, const struct fr_image *image)
 {
     (void)index;
     struct fr_export_full *full = self;
@@ -258,7 +239,7 @@ static enum fr_status take_row(void *self, size_t index, uint64_t hash, const st
     return full->values.size + full->n * sizeof(uint64_t) >= FR_FULL_CHUNK ? FR_EOF : FR_OK;
 }
 
-/* The chunk in the order of its keys. */
+/* Writes the chunk in the order of its keys. */
 static enum fr_status write_chunk(struct fr_export_full *full)
 {
     size_t n = full->n, width = full->settings.tables[full->table].value_floats * sizeof(float);
@@ -285,7 +266,7 @@ static enum fr_status next_rows(struct fr_export_full *full, struct fr_err *err)
         full->phase = PHASE_DENSE;
         return FR_OK;
     }
-    const struct fr_durable_reader reader = {full, take_row};
+    const struct fr_durable_reader reader = {full, keep_row};
     full->n = 0;
     fr_buffer_clear(&full->values);
     enum fr_status status = fr_durable_view_scan(full->view, full->table, full->next_hash, &reader, err);
@@ -312,12 +293,7 @@ static enum fr_status write_parameter(void *self, const char *name, const uint8_
     enum fr_status status = fr_dense_parse(name, bytes, size, &view);
     if (status != FR_OK)
         return status;
-    const struct fr_delta_dense dense = {.name = view.name,
-                                         .n_dims = view.n_dims,
-                                         .shape = {view.shape[0], view.shape[1]},
-                                         .n_values = view.n_values,
-                                         .values = view.values,
-                                         .exact = view.exact};
+    const struct fr_delta_dense dense = fr_export_dense(&view);
     return fr_delta_stream_dense(full->stream, &dense);
 }
 

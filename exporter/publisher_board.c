@@ -1,7 +1,7 @@
 /* Options, clients and status of the publisher (publisher_board.h).
  *
  * Thread: the publisher thread, which also runs librdkafka's callbacks. The mutex guards the copy
- * of the tally that other threads read, and is held for a copy. */
+ * of the tally that other threads read, and is held only while it is copied. */
 #include "publisher_board.h"
 
 #include <stdio.h>
@@ -32,19 +32,14 @@ void fr_publisher_board_release(struct fr_publisher_board *board)
     free(board->next);
 }
 
-/* ---- status ---- */
-
-void fr_publisher_show_status(struct fr_publisher_board *board)
-{
-    pthread_mutex_lock(&board->mutex);
-    board->status = board->tally;
-    pthread_mutex_unlock(&board->mutex);
-}
+/* ---- problems and events ---- */
 
 void fr_publisher_set_problem(struct fr_publisher_board *board, const char *text)
 {
     snprintf(board->tally.problem, sizeof(board->tally.problem), "%s", text);
-    fr_publisher_show_status(board);
+    pthread_mutex_lock(&board->mutex);
+    board->status = board->tally;
+    pthread_mutex_unlock(&board->mutex);
 }
 
 void fr_publisher_notice(struct fr_publisher_board *board, enum fr_publisher_event event)
@@ -67,7 +62,7 @@ void fr_publisher_client_error(rd_kafka_t *client, int error, const char *reason
     } else {
         fr_kafka_explain(error, reason, text, sizeof(text));
     }
-    /* "All brokers are down" says less than the reason that came before it. */
+    /* "All brokers are down" never replaces the more specific reason before it. */
     if (error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || !board->connection[0])
         memcpy(board->connection, text, sizeof(text));
     fr_publisher_set_problem(board, text);

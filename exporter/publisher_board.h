@@ -1,6 +1,5 @@
-/* What all parts of the publisher work with: its options, the clients they open, the status that
- * other threads read, and what was noticed since the last step. The lowest part; it calls no other
- * one. */
+/* What all parts of the publisher use: its options, the clients they open, the status that other
+ * threads read, and the worst event noticed in this step. The board calls no other part. */
 #ifndef FR_EXPORTER_PUBLISHER_BOARD_H
 #define FR_EXPORTER_PUBLISHER_BOARD_H
 
@@ -12,38 +11,37 @@
 #include "publisher_states.h"
 
 struct fr_publisher_board {
-    struct fr_publisher_options options; /* the caller owns what it points to */
+    struct fr_publisher_options options; /* the caller owns what the members point to */
     struct fr_kafka_property *properties;
     const struct fr_kafka_report *report; /* NULL except in fr_publisher_report */
     _Atomic uint64_t offered;
-    /* The worst event of this step, of those that callbacks notice. */
+    /* The worst event that callbacks and parts noticed in this step. */
     enum fr_publisher_event noticed;
-    /* What a client last reported of its connections, with the remedy. */
+    /* The newest report of a client about its connections, with the remedy. */
     char connection[256];
     unsigned long long error_logged_ns, stray_logged_ns; /* 0: never */
-    /* The publisher thread's own: epochs sent and acknowledged are counted here. */
+    /* The counts as the publisher thread sees them; no other thread reads them here. */
     struct fr_publisher_status tally;
-    pthread_mutex_t mutex;             /* of what follows only */
-    struct fr_publisher_status status; /* the tally when it was last shown */
-    int64_t *next;                     /* [partitions]: offset of our next record; -1: not known */
+    pthread_mutex_t mutex;             /* guards the two members below */
+    struct fr_publisher_status status; /* the tally when it was last copied */
+    int64_t *next;                     /* [partitions] offset of our next record; -1: unknown */
 };
 
-/* Copies the options' properties; they are valid after a failure too. */
+/* Copies the options and their list of properties. */
 void fr_publisher_board_init(struct fr_publisher_board *board, const struct fr_publisher_options *options);
 void fr_publisher_board_release(struct fr_publisher_board *board);
 
 /* Opens a client with the brokers, the name and the operator's properties. options.opaque NULL: the
- * board, whose on_error it then has. out NULL: only checks the properties. */
+ * client gets the board as its opaque value and fr_publisher_client_error as on_error. out NULL:
+ * only the properties are checked. */
 enum fr_status fr_publisher_client(struct fr_publisher_board *board, struct fr_kafka_options options, rd_kafka_t **out,
                                    struct fr_err *err) FR_MUST_CHECK;
-/* A callback of librdkafka, in the thread that polls the client; opaque: the board. */
+/* librdkafka calls this in the thread that polls the client. opaque: the board. */
 void fr_publisher_client_error(rd_kafka_t *client, int error, const char *reason, void *opaque);
 
-/* Copies the tally for other threads. */
-void fr_publisher_show_status(struct fr_publisher_board *board);
-/* Sets the problem that the status reports, and shows it; "": none. */
+/* Sets the problem of the tally and copies the tally for other threads. "": no problem. */
 void fr_publisher_set_problem(struct fr_publisher_board *board, const char *text);
-/* Keeps the event for the end of the step, unless a worse one is kept. */
+/* Keeps the event for the end of the step, unless a worse event is kept already. */
 void fr_publisher_notice(struct fr_publisher_board *board, enum fr_publisher_event event);
 
 #endif

@@ -1,17 +1,18 @@
-/* Rows once more, in topics hps_et.MODEL.TABLE for consumers of NVIDIA HPS (export.format: hps).
+/* The same rows in topics hps_et.MODEL.TABLE, for consumers of NVIDIA HPS (export.format: hps).
  *
  * A message has no Kafka key. Its value is the bytes `HCTR`, the size of a row's values in bytes
  * (u32), and then pairs of a key (i64, the bits of ours) and f32 values, little-endian throughout:
- * HugeCTR 4.3.1, HugeCTR/src/hps/kafka_message.cpp. The consumer reads pairs without a check of
- * bounds, so a message has whole pairs only, and it is at most as long as the consumer's buffer.
+ * HugeCTR 4.3.1, HugeCTR/src/hps/kafka_message.cpp. The consumer reads pairs without checking
+ * bounds, so a message has whole pairs only and is at most as long as the consumer's buffer.
  *
- * Values are those that the delta record has, so a consumer of HPS has what replicas have. Messages
- * lie in the partition of their delta record: each key has one, and its values come in the order of
- * epochs. A row comes again when its epoch is sent again. Layout and consumer know neither
- * tombstones (counted here) nor dense parameters nor epochs.
+ * The values are those of the delta record, so a consumer of HPS has the same values as replicas.
+ * Messages are in the partition of their delta record, so each key has one partition and its values
+ * arrive in the order of epochs. A row is sent again when its epoch is sent again. Neither the
+ * layout nor the consumer has tombstones (which are counted here), dense parameters or epochs.
  *
- * An epoch is acknowledged when these messages are, too. What the delta topic shows complete says
- * nothing of them, so sending resumes after what the journal has noted as acknowledged.
+ * An epoch is acknowledged when its messages for HPS are acknowledged too. A commit on the delta
+ * topic does not show that they are, so sending resumes after the epoch that the journal notes as
+ * acknowledged.
  *
  * Thread: the publisher thread. */
 #include "publisher_outgoing.h"
@@ -29,7 +30,7 @@ enum { HPS_HEAD = 8 };
 struct hps_table {
     char name[64];
     char topic[250];
-    bool late; /* its emptiness was logged: a look that finds no leader is repeated */
+    bool late; /* that it is empty was logged; an inspection without an answer is repeated */
 };
 
 struct fr_publisher_hps {
@@ -80,7 +81,7 @@ static enum fr_status is_empty(const struct fr_publisher_board *board, rd_kafka_
     return FR_OK;
 }
 
-/* A topic that is empty although epochs were acknowledged lacks the rows of those. */
+/* Warns once of a topic that is empty although epochs were acknowledged, whose rows it lacks. */
 static enum fr_status warn_of_empty(struct hps_table *table, const struct fr_publisher_board *board, rd_kafka_t *client,
                                     uint64_t acked, struct fr_err *err)
 {
@@ -141,7 +142,7 @@ static void add_rows(struct fr_outgoing *out, const struct hps_table *table, con
         floats += record->rows.segments[s].dim;
     uint32_t value_bytes = floats * (uint32_t)sizeof(float);
     size_t pair = sizeof(uint64_t) + value_bytes, fit = (HPS_MESSAGE_MAX - HPS_HEAD) / pair;
-    uint32_t most = fit > 0 ? (uint32_t)fit : 1; /* a wider row goes alone */
+    uint32_t most = fit > 0 ? (uint32_t)fit : 1; /* a row that is too wide is sent alone */
     for (uint32_t at = 0; at < record->rows.n_rows;) {
         uint32_t end = record->rows.n_rows - at > most ? at + most : record->rows.n_rows;
         fr_buffer_clear(message);
@@ -166,7 +167,7 @@ enum fr_status fr_publisher_hps_add(struct fr_outgoing *out, const void *bytes, 
         return FR_OK;
     const struct hps_table *table = find_table(out->hps, record.rows.table);
     if (!table)
-        return FR_E_CORRUPT; /* of a journal file whose tables are not those of the model */
+        return FR_E_CORRUPT; /* the journal file has other tables than the model */
     add_rows(out, table, &record);
     return FR_OK;
 }

@@ -1,15 +1,16 @@
-/* What is known of the topic between two looks at it (publisher_known.h).
+/* What is known of the topic between two inspections (publisher_known.h).
  *
- * Every delivery report has the offset at which a record landed. When that is further than we
- * counted, somebody else wrote in between: what lies there is read and judged (publisher_look.c).
- * When it is less, the topic was made again or cut. Once a minute one question about the ends of
- * all partitions finds the same while nothing is sent, and a beginning that retention took.
+ * Every delivery report has the offset of a record. An offset beyond our count means that another
+ * writer wrote in between; the records there are read and judged (publisher_inspection.c). A
+ * smaller offset means that the topic was created again or cut. Once a minute, one query of the
+ * ends of all partitions finds the same while nothing is sent, and finds a beginning that retention
+ * deleted.
  *
  * The beginning is kept in the state directory as `delta.begin` (docs/formats/state.md), because
  * only the process that sent it knows where a merged epoch lies in a topic with an older beginning.
- * Without that file, or with one of another topic, the topic's first records decide. Of a timeline
- * that began after a snapshot the file has only that its number is taken: new replicas begin with a
- * snapshot.
+ * If the file is missing or of another topic, the topic's first records decide. Of a timeline that
+ * began after a snapshot, the file holds only that its number is taken, because new replicas begin
+ * with a snapshot.
  *
  * Thread: the publisher thread. */
 #include "publisher_known.h"
@@ -89,7 +90,7 @@ static enum fr_status write_begin(const struct fr_publisher_known *known, struct
     fr_put_u32(&bytes, fr_crc32c(0, bytes.data, bytes.size));
     enum fr_status status = fr_durable_write_file(board->options.durable, BEGIN_FILE, bytes.data, bytes.size, err);
     fr_buffer_release(&bytes);
-    /* without the file the next start fills the topic again, at worst */
+    /* At worst the next start fills the topic again because the file is missing. */
     return status == FR_E_NO_SPACE ? FR_OK : status;
 }
 
@@ -97,7 +98,7 @@ static enum fr_status write_begin(const struct fr_publisher_known *known, struct
 
 enum fr_status fr_publisher_begin_is_acknowledged(struct fr_publisher_known *known, struct fr_err *err)
 {
-    bool first = true; /* of all that the topic holds */
+    bool first = true; /* the beginning is the first record of each partition */
     known->begin = known->sent_begin;
     known->begun_timeline = known->begin.timeline;
     known->sent_begin = (struct fr_topic_begin){0};
@@ -106,7 +107,7 @@ enum fr_status fr_publisher_begin_is_acknowledged(struct fr_publisher_known *kno
         at->begin = at->sent_begin;
         first = first && at->begin == at->low;
     }
-    /* The file also keeps that a timeline began: its number is this state's from now on. */
+    /* The file also records that the timeline began, so that its number stays this state's. */
     enum fr_status status = first && known->begin.timeline <= 1 ? FR_OK : write_begin(known, err);
     if (known->begin.to > 0)
         fr_publisher_forget_begin(known);
@@ -140,7 +141,7 @@ bool fr_publisher_has_gaps(const struct fr_publisher_known *known)
     return false;
 }
 
-/* ---- the minute's question ---- */
+/* ---- the query once a minute ---- */
 
 static void compare(struct fr_publisher_known *known, const int64_t *low, const int64_t *high)
 {
@@ -149,14 +150,14 @@ static void compare(struct fr_publisher_known *known, const int64_t *low, const 
     for (uint32_t p = 0; p < options->partitions; p++) {
         struct fr_topic_partition *at = &known->partitions[p];
         at->low = low[p];
-        changed |= known->begin.epoch > 0 && low[p] > at->begin; /* retention took the beginning */
+        changed |= known->begin.epoch > 0 && low[p] > at->begin; /* deleted by retention */
         changed |= at->next >= 0 && high[p] < at->next;
         if (at->next >= 0 && high[p] > at->next) {
             at->gap_from = at->next;
             at->gap_to = at->next = high[p];
         }
     }
-    /* retention took what comes after the snapshot that new replicas begin with */
+    /* retention deleted records after the snapshot that new replicas begin with */
     changed |= known->snapshot_is_begin && !options->covers(options->self, low, high, options->partitions);
     if (changed)
         fr_publisher_notice(known->board, FR_PUBLISHER_TOPIC_CHANGED);
@@ -167,7 +168,7 @@ void fr_publisher_compare_ends(struct fr_publisher_known *known, struct fr_publi
     struct fr_publisher_board *board = known->board;
     uint64_t now = fr_mono_ns(board->options.clock);
     uint64_t every = board->options.look_ms ? board->options.look_ms : COMPARE_MS;
-    /* with nothing in flight our own count is exact */
+    /* Our count is exact only while nothing is in flight. */
     if (now - known->asked_ns < every * 1000000u || board->tally.in_flight_bytes > 0)
         return;
     known->asked_ns = now;
@@ -179,7 +180,8 @@ void fr_publisher_compare_ends(struct fr_publisher_known *known, struct fr_publi
         board->tally.topic.looked_ms = (uint64_t)fr_wall_ms(board->options.clock);
         compare(known, low, high);
     } else {
-        fr_log(FR_LOG_WARN, "publisher", "topic_unknown", "reason=\"%s\" note=\"asked again in a minute\"", err.text);
+        fr_log(FR_LOG_WARN, "publisher", "topic_unknown", "reason=\"%s\" note=\"the next query follows in a minute\"",
+               err.text);
     }
     free(low);
     free(high);

@@ -1,5 +1,5 @@
-/* What is known of the delta topic between two looks at it: where each partition begins for a new
- * replica, and where our next record lands. */
+/* What is known of the delta topic between two inspections: where each partition begins for a new
+ * replica, and at which offset our next record will be. */
 #ifndef FR_EXPORTER_PUBLISHER_KNOWN_H
 #define FR_EXPORTER_PUBLISHER_KNOWN_H
 
@@ -9,7 +9,7 @@
 /* What is known of one partition. Members are offsets; -1: unknown. */
 struct fr_topic_partition {
     int64_t low;
-    int64_t next;       /* where our next record should land */
+    int64_t next;       /* expected offset of our next record */
     int64_t begin;      /* offset of the record with which a new replica begins */
     int64_t sent_begin; /* the same for a beginning that is not acknowledged yet */
     /* offsets between our records that were not examined yet; equal: none */
@@ -27,9 +27,9 @@ struct fr_publisher_known {
     struct fr_publisher_board *board;
     struct fr_topic_partition *partitions; /* [options.partitions] */
     struct fr_topic_begin begin, sent_begin;
-    uint64_t begun_timeline; /* its beginning was acknowledged here; 0: not known */
+    uint64_t begun_timeline; /* the timeline whose beginning was acknowledged here; 0: unknown */
     bool snapshot_is_begin;  /* the topic has no beginning: new replicas begin with a snapshot */
-    uint64_t asked_ns;       /* when the ends of the partitions were last asked for */
+    uint64_t asked_ns;       /* when the ends of the partitions were last queried */
 };
 
 void fr_publisher_known_init(struct fr_publisher_known *known, struct fr_publisher_board *board);
@@ -43,7 +43,7 @@ void fr_publisher_forget_begin(struct fr_publisher_known *known);
  * `delta.begin`. */
 enum fr_status fr_publisher_begin_is_acknowledged(struct fr_publisher_known *known, struct fr_err *err) FR_MUST_CHECK;
 
-/* A record of ours was acknowledged at this offset; begins: a new replica can begin with it. */
+/* Notes the offset of a record that was acknowledged. begins: a new replica can begin with it. */
 void fr_publisher_record_landed(struct fr_publisher_known *known, int32_t partition, int64_t offset, bool begins);
 /* Once a minute, while nothing is in flight: compares the ends of all partitions with what is
  * known. */

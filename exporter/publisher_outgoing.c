@@ -1,5 +1,5 @@
-/* The list of outgoing records (publisher_outgoing.h). Each has memory of its own, which librdkafka
- * takes over and frees: nothing is copied again.
+/* The list of outgoing records (publisher_outgoing.h). Each record has memory of its own, which
+ * librdkafka takes over and frees, so that nothing is copied twice.
  *
  * Thread: the publisher thread. */
 #include "publisher_outgoing.h"

@@ -1,11 +1,11 @@
-/* Reading the delta topic back: the ends of all partitions, and records of spans of offsets.
+/* Reading the delta topic back: the ends of all partitions, and the records of spans of offsets.
  *
- * Both ask about all partitions at once: a topic of a thousand partitions must not take a thousand
- * round trips, and one partition without leader must not delay the answer about the others. A
- * record without a valid crc is nobody's (a stray): it is counted, logged and passed over, as
- * replicas do. Everything else comes to the visitor as an envelope; values are not kept.
+ * Both cover all partitions at once, because a topic of a thousand partitions must not take a
+ * thousand round trips, and a partition without a leader must not delay the answers about the
+ * others. A record without a valid crc is a stray: it is counted, logged and skipped, as replicas
+ * do. The visitor gets the envelope of every other record; values are not kept.
  *
- * Thread: the publisher thread. It does not judge. */
+ * Thread: the publisher thread. Records are not judged here. */
 #include "publisher_topic.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ enum fr_status fr_publisher_reader_open(struct fr_publisher_board *board, rd_kaf
         {"allow.auto.create.topics", "false"},
         {"isolation.level", "read_uncommitted"}, /* other producers' transactions hide nothing */
         {"fetch.wait.max.ms", "10"},
-        {"log.connection.close", "true"}, /* it shows what a listener of another protocol does */
+        {"log.connection.close", "true"}, /* shows a listener of another protocol */
         {NULL, NULL},
     };
     rd_kafka_t *client;
@@ -49,8 +49,8 @@ void fr_publisher_reader_close(rd_kafka_t *client)
     rd_kafka_destroy(client);
 }
 
-/* One question for all partitions: the offset that `which` (RD_KAFKA_OFFSET_BEGINNING or _END)
- * names. */
+/* Queries the offset that `which` (RD_KAFKA_OFFSET_BEGINNING or _END) stands for, of all
+ * partitions. */
 static enum fr_status ask_offsets(const struct fr_publisher_board *board, rd_kafka_t *client, int64_t which,
                                   int64_t *out, struct fr_err *err)
 {
@@ -66,8 +66,9 @@ static enum fr_status ask_offsets(const struct fr_publisher_board *board, rd_kaf
     for (int i = 0; i < list->cnt && status == FR_OK; i++) {
         const rd_kafka_topic_partition_t *answer = &list->elems[i];
         if (answer->err || answer->offset < 0)
-            status = fr_err_set(err, FR_E_UNAVAILABLE, "topic %s partition %d: %s", topic, (int)answer->partition,
-                                answer->err ? rd_kafka_err2str(answer->err) : "the broker does not tell where it ends");
+            status =
+                fr_err_set(err, FR_E_UNAVAILABLE, "topic %s partition %d: %s", topic, (int)answer->partition,
+                           answer->err ? rd_kafka_err2str(answer->err) : "the broker does not report where it ends");
         else
             out[answer->partition] = answer->offset;
     }
@@ -111,11 +112,11 @@ static void note_stray(struct fr_publisher_board *board, struct fr_topic_span *s
     char quoted[300];
     span->strays += 1;
     if (fr_log_due(&board->stray_logged_ns, fr_mono_ns(board->options.clock), UINT64_C(10000000000)))
-        fr_log(FR_LOG_WARN, "publisher", "stray_record",
-               "topic=%s partition=%" PRId32 " offset=%" PRId64 " problem=%s note=\"it is passed over, here and by "
-               "replicas; look for who else may write to the topic\"",
-               board->options.topic, span->partition, stray->offset,
-               fr_log_quote(quoted, sizeof(quoted), stray->problem));
+        fr_log(
+            FR_LOG_WARN, "publisher", "stray_record",
+            "topic=%s partition=%" PRId32 " offset=%" PRId64 " problem=%s note=\"it is skipped, here and by replicas; "
+            "find out who else may write to the topic\"",
+            board->options.topic, span->partition, stray->offset, fr_log_quote(quoted, sizeof(quoted), stray->problem));
 }
 
 static struct fr_topic_span *span_of(struct fr_topic_span *spans, size_t n, int32_t partition)
@@ -126,14 +127,14 @@ static struct fr_topic_span *span_of(struct fr_topic_span *spans, size_t n, int3
     return NULL;
 }
 
-/* One polled message; true when its span is done. */
+/* Visits one polled message. Returns whether its span is done. */
 static bool visit_message(struct fr_publisher_board *board, const rd_kafka_message_t *message,
                           struct fr_topic_span *span, const struct fr_topic_visitor *visitor)
 {
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF)
         return true;
     if (message->err)
-        return false; /* the deadline decides */
+        return false; /* polling continues until the deadline */
     struct fr_topic_record record;
     bool enough = false;
     if (message->offset < span->to) {
@@ -152,7 +153,8 @@ enum fr_status fr_publisher_read(const struct fr_topic_reading *reading, const s
     const char *topic = reading->board->options.topic;
     struct fr_topic_span *spans = reading->spans;
     size_t n = reading->n;
-    const struct fr_clock *clock = fr_clock_system(); /* brokers keep no other */
+    const struct fr_clock *clock =
+        fr_clock_system(); /* real time, even under a fake clock: brokers wait in real time */
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
     size_t left = 0;
     for (size_t i = 0; i < n; i++) {
@@ -175,7 +177,7 @@ enum fr_status fr_publisher_read(const struct fr_topic_reading *reading, const s
         if (span && !span->done) {
             span->done = visit_message(reading->board, message, span, visitor);
             left -= span->done;
-            if (!message->err || span->done) /* the broker is there */
+            if (!message->err || span->done) /* the broker answers */
                 deadline = fr_mono_ns(clock) + UINT64_C(1000000) * BROKER_TIMEOUT_MS;
         }
         rd_kafka_message_destroy(message);

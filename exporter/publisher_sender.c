@@ -3,8 +3,8 @@
  * The producer is idempotent, so that the records of a partition keep their order, and gapless, so
  * that no commit follows a lost piece within its life. A ring holds the epochs in flight with the
  * number of records not yet acknowledged; `acked` moves over its front. A failed delivery or a
- * fatal error is noticed and ends the producer at the end of the step (publisher.c); what is not
- * acknowledged is then sent again.
+ * fatal error is noticed and ends the producer at the end of the step (publisher_machine.c); what
+ * is not acknowledged is then sent again.
  *
  * Invariants: sent >= acked; at most max_in_flight_bytes, or one larger record, are in librdkafka.
  * Thread: the publisher thread, which also runs the callbacks. Source of the producer's settings:
@@ -23,7 +23,7 @@ enum {
     RECORD_BYTES_MAX = 65 << 20,
     BATCH_MAX = 1000000, /* of several records; librdkafka's own */
 };
-/* Below the epoch in a delivery report. */
+/* Bits below the epoch's number in the opaque value of a delivery report. */
 enum { TAG_BEGINS = 1, TAG_OTHER_TOPIC = 2, TAG_BITS = 2 };
 
 /* ---- epochs in flight ---- */
@@ -33,7 +33,8 @@ static struct fr_pending_epoch *pending_at(struct fr_publisher_sender *sender, s
     return &sender->pending[(sender->pending_begin + i) % PENDING_EPOCHS_MAX];
 }
 
-/* Epochs in the ring ascend, and are consecutive where none is merged. */
+/* Finds an epoch in flight. Epochs in the ring ascend; they are consecutive unless some are merged.
+ * NULL: it is not in flight. */
 static struct fr_pending_epoch *find_pending(struct fr_publisher_sender *sender, uint64_t epoch)
 {
     size_t low = 0, high = sender->n_pending;
@@ -89,9 +90,9 @@ static void on_error(rd_kafka_t *client, int error, const char *reason, void *op
     fr_publisher_client_error(client, error, reason, sender->board);
 }
 
-/* Brokers compare max.message.bytes with a batch, and librdkafka does not split one that was
- * refused. So several records together take no more than one may, which is what the first look asks
- * the topics to take. */
+/* Brokers compare max.message.bytes with a batch, and librdkafka does not split a batch that was
+ * refused. So a batch of several records is at most as large as one record may be, which is the
+ * size that the first inspection requires the topics to accept. */
 static unsigned batch_bytes(const struct fr_publisher_options *options)
 {
     uint64_t most = BATCH_MAX;
@@ -102,10 +103,10 @@ static unsigned batch_bytes(const struct fr_publisher_options *options)
     return (unsigned)most;
 }
 
-/* Settings that a promise depends on go over the operator's; linger and requests in flight may be
- * the operator's choice (with several requests, more is sent again: fr_kafka_refusal). A message
- * never times out: what the broker does not take waits (in the journal beyond the in-flight bound),
- * with its problem. */
+/* Settings that a promise depends on override the operator's. Linger time and requests in flight
+ * may be chosen by the operator; with several requests in flight, more is sent again
+ * (fr_kafka_refusal). A message never times out: records that the broker does not accept wait (in
+ * the journal beyond the in-flight bound), and the status has the problem. */
 enum fr_status fr_publisher_open_producer(struct fr_publisher_sender *sender, struct fr_err *err)
 {
     if (sender->producer)
@@ -117,11 +118,11 @@ enum fr_status fr_publisher_open_producer(struct fr_publisher_sender *sender, st
         {"linger.ms", "5"}, {"max.in.flight", "1"}, {"batch.size", batch_max}, {NULL, NULL}};
     const struct fr_kafka_setting required[] = {
         {"enable.idempotence", "true"},
-        {"enable.gapless.guarantee", "true"}, /* no commit after a lost piece */
+        {"enable.gapless.guarantee", "true"}, /* no commit follows a lost piece */
         {"acks", "all"},
         {"message.timeout.ms", "0"},
         {"message.max.bytes", record_max},
-        {"isolation.level", "read_uncommitted"}, /* of its questions: where the topic ends */
+        {"isolation.level", "read_uncommitted"}, /* for its queries of the topic's ends */
         {NULL, NULL},
     };
     struct fr_kafka_options options = {.type = RD_KAFKA_PRODUCER,
@@ -136,12 +137,31 @@ enum fr_status fr_publisher_open_producer(struct fr_publisher_sender *sender, st
     return status;
 }
 
+void fr_publisher_report(const struct fr_publisher_options *options,
+                         void (*problem)(void *self, const char *place, const char *text), void *self)
+{
+    if (!options->brokers)
+        return;
+    struct fr_kafka_report report = {problem, self};
+    struct fr_publisher_board *board = fr_alloc(1, sizeof(*board));
+    struct fr_publisher_sender *sender = fr_alloc(1, sizeof(*sender));
+    struct fr_err err = {0};
+    fr_publisher_board_init(board, options);
+    board->report = &report;
+    sender->board = board;
+    if (fr_publisher_open_producer(sender, &err) != FR_OK || fr_publisher_reader_open(board, NULL, &err) != FR_OK)
+        problem(self, NULL, err.text);
+    fr_publisher_board_release(board);
+    free(board);
+    free(sender);
+}
+
 void fr_publisher_drop_producer(struct fr_publisher_sender *sender)
 {
     struct fr_publisher_board *board = sender->board;
     if (!sender->producer)
         return;
-    /* Purged records come back as failed deliveries, which are noticed and forgotten. */
+    /* Purged records are reported as failed deliveries; the events they raise are cleared below. */
     (void)rd_kafka_purge(sender->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     (void)rd_kafka_flush(sender->producer, PURGE_MS);
     rd_kafka_destroy(sender->producer);
@@ -168,7 +188,7 @@ static enum fr_status produce(struct fr_publisher_sender *sender, struct fr_outg
     struct fr_publisher_board *board = sender->board;
     size_t limit = board->options.max_in_flight_bytes, used = board->tally.in_flight_bytes;
     if (used >= limit || (used > 0 && record->size > limit - used))
-        return FR_AGAIN; /* a record beyond the limit goes alone */
+        return FR_AGAIN; /* a record larger than the limit is sent alone */
     const char *topic = record->topic ? record->topic : board->options.topic;
     uint64_t tag =
         sender->out.epoch << TAG_BITS | (record->topic ? TAG_OTHER_TOPIC : 0) | (record->begins ? TAG_BEGINS : 0);

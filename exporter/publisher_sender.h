@@ -15,9 +15,9 @@ struct fr_pending_epoch {
 
 struct fr_publisher_sender {
     struct fr_publisher_board *board;
-    struct fr_publisher_known *known; /* records land there */
-    struct fr_publisher_topic *topic; /* records are refused there */
-    rd_kafka_t *producer;             /* NULL: none */
+    struct fr_publisher_known *known; /* is given the offset of each acknowledged record */
+    struct fr_publisher_topic *topic; /* is given each refused record */
+    rd_kafka_t *producer;             /* NULL: there is none */
     struct fr_outgoing out;
     struct fr_pending_epoch pending[PENDING_EPOCHS_MAX]; /* a ring, by epoch */
     size_t pending_begin, n_pending;
@@ -26,16 +26,16 @@ struct fr_publisher_sender {
     bool commits_doubted;
 };
 
-/* Makes a producer if there is none. */
+/* Makes a producer, unless there is one. */
 enum fr_status fr_publisher_open_producer(struct fr_publisher_sender *sender, struct fr_err *err) FR_MUST_CHECK;
-/* Ends the producer: what is not acknowledged is to be sent again. */
+/* Ends the producer. Records that are not acknowledged must be sent again. */
 void fr_publisher_drop_producer(struct fr_publisher_sender *sender);
 
-/* A fr_delta_sink; self: the sender's outgoing records. */
+/* A fr_delta_sink that appends to the outgoing records; self: the sender's `out`. */
 enum fr_status fr_publisher_add_record(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size);
 /* Hands outgoing records over while they fit. FR_AGAIN: the bound or librdkafka's queue is full. */
 enum fr_status fr_publisher_hand_over(struct fr_publisher_sender *sender, struct fr_err *err) FR_MUST_CHECK;
-/* Counts epochs as acknowledged whose records all were; false: none was. */
+/* Counts the epochs of which every record is acknowledged. Returns false if there is none. */
 bool fr_publisher_count_acknowledged(struct fr_publisher_sender *sender);
 
 #endif

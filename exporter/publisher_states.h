@@ -8,7 +8,7 @@ struct fr_publisher;
 #define FR_PUBLISHER_STATE_LIST(STATE)                                                                                 \
     STATE(NEW)                                                                                                         \
     STATE(OFFLINE)                                                                                                     \
-    STATE(LOOKS)                                                                                                       \
+    STATE(INSPECTS)                                                                                                    \
     STATE(FOLLOWS)                                                                                                     \
     STATE(AWAITS_FOLD)                                                                                                 \
     STATE(FILLS)                                                                                                       \
@@ -41,13 +41,10 @@ enum fr_publisher_event { FR_PUBLISHER_NO_EVENT, FR_PUBLISHER_EVENT_LIST(FR_PUBL
 
 struct fr_publisher_transition {
     enum fr_publisher_state to;                  /* NO_STATE: the event is refused */
-    void (*act)(struct fr_publisher *publisher); /* NULL: nothing is to be done */
+    void (*act)(struct fr_publisher *publisher); /* NULL: no action */
 };
-/* Returns the transition; NULL: a publisher in this state refuses the event. */
+/* Returns the transition of the table; NULL: a publisher in this state refuses the event. */
 const struct fr_publisher_transition *fr_publisher_transition(enum fr_publisher_state from,
                                                               enum fr_publisher_event event);
-/* Return the names as in the lists above. */
-const char *fr_publisher_state_name(enum fr_publisher_state state);
-const char *fr_publisher_event_name(enum fr_publisher_event event);
 
 #endif

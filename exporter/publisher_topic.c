@@ -1,13 +1,13 @@
-/* Questions about topics: does one exist, how many partitions has it, which settings.
+/* Queries about topics: whether a topic exists, its number of partitions, its settings.
  *
- * They are asked through a consumer, which never creates a topic by asking for it: a broker's
+ * Queries go through a consumer, which never creates a topic by asking for it, because a broker's
  * default number of partitions must not decide ours. librdkafka's embedded broker has no controller
- * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning
- * (docs/commands.md, "Topics"), and a missing topic is then made by asking through a producer,
- * which lets the broker create it.
+ * and answers neither CreateTopics nor DescribeConfigs. It is used with a warning
+ * (docs/commands.md, "Topics"); a missing topic is then created by a query through a producer, upon
+ * which the broker creates it.
  *
- * Thread: the publisher thread; each call blocks for at most a few seconds. It does not change the
- * settings of a topic that exists. */
+ * Thread: the publisher thread; each call blocks for at most a few seconds. The settings of a topic
+ * that exists are never changed. */
 #include "publisher_topic.h"
 
 #include <inttypes.h>
@@ -20,25 +20,25 @@ enum {
     CREATED_POLLS_MAX = 30,
     CREATED_POLL_MS = 100,
     NEEDED_AFTER_MS = 600000,
-    SETTINGS_MS = 3600000, /* between questions about what the topic keeps */
+    SETTINGS_MS = 3600000, /* between two queries of the topic's retention */
 };
 
-/* With what the client last reported of its connections. */
+/* Sets the error that brokers do not answer, with the client's newest report of its connections. */
 static enum fr_status no_metadata(const struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
                                   rd_kafka_resp_err_t error, struct fr_err *err)
 {
     if (rd_kafka_type(client) == RD_KAFKA_CONSUMER) {
-        /* error callbacks; nothing is subscribed */
+        /* Runs error callbacks; nothing is subscribed. */
         rd_kafka_message_t *message = rd_kafka_consumer_poll(client, 0);
         if (message)
             rd_kafka_message_destroy(message);
     } else {
         rd_kafka_poll(client, 0);
     }
-    const char *said = board->connection;
+    const char *reported = board->connection;
     return fr_err_set(err, FR_E_UNAVAILABLE, "brokers %s do not answer about topic %s: %s%s%s%s",
-                      board->options.brokers, topic, rd_kafka_err2str(error), said[0] ? " (" : "", said,
-                      said[0] ? ")" : "");
+                      board->options.brokers, topic, rd_kafka_err2str(error), reported[0] ? " (" : "", reported,
+                      reported[0] ? ")" : "");
 }
 
 static enum fr_status ask_topic(const struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
@@ -69,7 +69,7 @@ static enum fr_status await_topic(const struct fr_publisher_board *board, rd_kaf
     return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s was created, but the brokers do not show it yet", topic);
 }
 
-/* false: the broker does not answer. */
+/* Queries the settings of a topic. false: the broker does not answer. */
 static bool ask_settings(rd_kafka_t *client, const char *topic, struct fr_kafka_topic_settings *out)
 {
     char name[256], text[FR_KAFKA_TEXT_MAX]; /* a topic has 249 characters at most */
@@ -78,8 +78,8 @@ static bool ask_settings(rd_kafka_t *client, const char *topic, struct fr_kafka_
     return fr_kafka_topic_describe(client, topics, 1, out, text) && out->error == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* Bytes that a partition gets in the time that has to be kept, as this process has sent them; 0:
- * not known yet. */
+/* Estimates the bytes that a partition gets during retention_ms, from the bytes that this process
+ * has sent. 0: unknown yet. */
 static uint64_t needed_bytes(const struct fr_publisher_topic *topic)
 {
     const struct fr_publisher_options *options = &topic->board->options;
@@ -90,7 +90,7 @@ static uint64_t needed_bytes(const struct fr_publisher_topic *topic)
     return (uint64_t)(bytes / options->partitions);
 }
 
-/* Whether the topic keeps what new replicas need, with what to set. */
+/* Judges whether the topic keeps what new replicas need, and logs which setting to change. */
 static void judge_retention(const struct fr_publisher_topic *of, const struct fr_kafka_topic_settings *settings)
 {
     const char *topic = of->board->options.topic;
@@ -168,7 +168,7 @@ void fr_publisher_record_refused(struct fr_publisher_topic *topic, const rd_kafk
     snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.80s partition %d: %.60s%s",
              message->len, rd_kafka_topic_name(message->rkt), (int)message->partition, fr_kafka_refusal(message),
              remedy);
-    board->tally.refused[0] = '\0'; /* the reason is another one now */
+    board->tally.refused[0] = '\0'; /* unless it is set below, the reason is no longer the size */
     if (large) {
         memcpy(board->tally.refused, text, sizeof(text));
         snprintf(topic->refused.topic, sizeof(topic->refused.topic), "%s", rd_kafka_topic_name(message->rkt));
@@ -177,7 +177,7 @@ void fr_publisher_record_refused(struct fr_publisher_topic *topic, const rd_kafk
     fr_publisher_set_problem(board, text);
 }
 
-bool fr_publisher_takes_refused(const struct fr_publisher_topic *topic, rd_kafka_t *client)
+bool fr_publisher_accepts_refused(const struct fr_publisher_topic *topic, rd_kafka_t *client)
 {
     struct fr_kafka_topic_settings settings;
     return topic->administrable && ask_settings(client, topic->refused.topic, &settings) &&
@@ -191,8 +191,8 @@ static enum fr_status make_topic(struct fr_publisher_board *board, rd_kafka_t *c
 {
     if (!board->options.create)
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s does not exist and export.create is off", topic);
-    /* Nothing that new replicas need may be deleted or compacted. An operator whose topic keeps
-     * less is warned. */
+    /* Nothing that new replicas need may be deleted or compacted. If the operator's topic keeps
+     * less, the log has a warning. */
     char keeps_ms[32];
     int64_t need_ms = board->options.retention_ms;
     snprintf(keeps_ms, sizeof(keeps_ms), "%" PRId64, need_ms > 0 ? 2 * need_ms : -1);
@@ -210,8 +210,10 @@ static enum fr_status make_topic(struct fr_publisher_board *board, rd_kafka_t *c
         (void)fr_err_wrap(err, "cannot create topic %s", topic);
         return status;
     }
-    fr_log(FR_LOG_WARN, "publisher", "topic_create_unanswered",
-           "topic=%s problem=\"the broker does not create topics on request; asking it to do so by itself\"", topic);
+    fr_log(
+        FR_LOG_WARN, "publisher", "topic_create_unanswered",
+        "topic=%s problem=\"the broker does not create topics on request; a query for the topic may make the broker create it\"",
+        topic);
     rd_kafka_t *producer = NULL;
     status = fr_publisher_client(board, (struct fr_kafka_options){.type = RD_KAFKA_PRODUCER}, &producer, err);
     if (status != FR_OK)

@@ -32,17 +32,18 @@ enum fr_status fr_publisher_find_topic(struct fr_publisher_board *board, rd_kafk
 enum fr_status fr_publisher_check_size(rd_kafka_t *client, const char *topic, const char *what, uint64_t bytes,
                                        struct fr_err *err) FR_MUST_CHECK;
 /* Checks that the delta topic exists, has `partitions` partitions and is not compacted. first: also
- * checks its size limit; at a later look a small limit only makes records wait. */
+ * checks its size limit; at a later inspection a small limit only makes records wait. */
 enum fr_status fr_publisher_check_topic(struct fr_publisher_topic *topic, rd_kafka_t *client, bool first,
                                         struct fr_err *err) FR_MUST_CHECK;
 /* Once an hour: queries the retention of the delta topic, and warns if it is too short. */
 void fr_publisher_check_retention(struct fr_publisher_topic *topic, rd_kafka_t *client, uint64_t now_ns);
 
-/* A topic refused a record: sets the problem, with the setting to change if there is one. */
+/* Reports that a topic refused a record: sets the problem, with the setting to change if there is
+ * one. */
 void fr_publisher_record_refused(struct fr_publisher_topic *topic, const rd_kafka_message_t *message);
 /* Whether the topic that refused a record accepts one of that size now, as far as brokers
  * answer. */
-bool fr_publisher_takes_refused(const struct fr_publisher_topic *topic, rd_kafka_t *client);
+bool fr_publisher_accepts_refused(const struct fr_publisher_topic *topic, rd_kafka_t *client);
 
 /* ---- publisher_read.c ---- */
 

@@ -1,7 +1,6 @@
-/* The folder of snapshots (snapshot.h): what is there, what replicas begin with, what goes, and
- * whether one is sound.
+/* The folder of snapshots (snapshot.h): its list, CURRENT, removal, and the check of a snapshot.
  *
- * Thread: any; one writer. It writes no snapshot (snapshot.c). */
+ * Thread: any; one writer. Snapshots are written by snapshot_write.c. */
 #include "snapshot_folder.h"
 
 #include <dirent.h>
@@ -24,6 +23,7 @@ enum fr_status fr_snapshot_join(char out[PATH_MAX], const char *dir, const char 
     return size > 0 && size < PATH_MAX ? FR_OK : fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", dir);
 }
 
+/* Whether a name of a directory is an entry of its own. */
 static bool is_entry(const char *name)
 {
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
@@ -79,7 +79,7 @@ static enum fr_status read_manifest(const char *path, struct fr_manifest *manife
     return FR_OK;
 }
 
-enum fr_status fr_snapshot_look(const char *path, struct fr_snapshot *out, struct fr_err *err)
+enum fr_status fr_snapshot_read(const char *path, struct fr_snapshot *out, struct fr_err *err)
 {
     struct fr_manifest manifest = {0};
     struct fr_snapshot seen;
@@ -99,7 +99,7 @@ static bool is_state(const char *dir)
     return access(mark, F_OK) == 0;
 }
 
-enum fr_status fr_snapshot_place(const char *dir, struct fr_err *err)
+enum fr_status fr_snapshot_check_place(const char *dir, struct fr_err *err)
 {
     static const char *const parts[] = {"cold", "fold", "journal", "savepoints"};
     char path[PATH_MAX];
@@ -107,7 +107,7 @@ enum fr_status fr_snapshot_place(const char *dir, struct fr_err *err)
         return FR_OK;
     bool taken = is_state(path);
     for (char *slash = strrchr(path, '/'); slash && slash != path && !taken; slash = strrchr(path, '/')) {
-        *slash = '\0'; /* what comes after it lies in `path` */
+        *slash = '\0'; /* the rest of the path lies in the directory `path` */
         for (size_t i = 0; i < FR_ARRAY_LEN(parts) && !taken; i++)
             taken = strcmp(slash + 1, parts[i]) == 0 && is_state(path);
     }
@@ -122,7 +122,7 @@ enum fr_status fr_snapshot_place(const char *dir, struct fr_err *err)
 struct checking {
     const struct fr_manifest *manifest;
     const struct fr_manifest_file *file;
-    uint64_t rows; /* of the file */
+    uint64_t rows; /* of the file so far */
     struct {
         uint32_t pieces;
         uint64_t rows;
@@ -145,17 +145,17 @@ static enum fr_status check_record(void *self, const void *bytes, size_t size, s
         return fr_err_wrap(err, "%s", checking->file->name);
     uint32_t p = record.partition;
     if (p != checking->file->partition || record.np != manifest->np)
-        return wrong(checking, "a record of another partition than the manifest says", err);
+        return wrong(checking, "a record of another partition than in the manifest", err);
     if (record.timeline != manifest->timeline || record.epoch != manifest->epoch || record.from != 1 ||
         record.digest != manifest->digest || record.fp != manifest->fp)
-        return wrong(checking, "a record of another epoch or model than the manifest says", err);
+        return wrong(checking, "a record of another epoch or model than in the manifest", err);
     if (checking->partitions[p].closed || record.piece != checking->partitions[p].pieces)
         return wrong(checking, "a record is missing, or out of order", err);
     checking->partitions[p].pieces += 1;
     if (record.kind == FR_DELTA_ROWS) {
         if (record.rows.table.size != strlen(checking->file->table) ||
             memcmp(record.rows.table.bytes, checking->file->table, record.rows.table.size) != 0)
-            return wrong(checking, "rows of another table than the manifest says", err);
+            return wrong(checking, "rows of another table than in the manifest", err);
         checking->rows += record.rows.n_rows;
         checking->partitions[p].rows += record.rows.n_rows;
     }
@@ -177,7 +177,7 @@ static enum fr_status check_files(const char *path, const struct fr_manifest *ma
         checking->rows = 0;
         status = fr_manifest_records(path, checking->file, check_record, checking, err);
         if (status == FR_OK && checking->rows != checking->file->rows)
-            status = wrong(checking, "another number of rows than the manifest says", err);
+            status = wrong(checking, "another number of rows than in the manifest", err);
     }
     for (uint32_t p = 0; p < manifest->np && status == FR_OK; p++)
         if (!checking->partitions[p].closed)
@@ -192,7 +192,7 @@ enum fr_status fr_snapshot_check(const char *path, struct fr_snapshot *out, stru
     struct fr_snapshot seen;
     enum fr_status status = read_manifest(path, &manifest, &seen, err);
     if (status == FR_OK)
-        status = fr_manifest_look(path, &manifest, err);
+        status = fr_manifest_check_sizes(path, &manifest, err);
     if (status == FR_OK)
         status = check_files(path, &manifest, err);
     if (status == FR_OK)
@@ -217,8 +217,9 @@ static bool ends_with(const char *text, const char *end)
     return size > tail && strcmp(text + size - tail, end) == 0;
 }
 
-/* The number after the last '-' of the first *size bytes, which then end before that sign. */
-static bool take_number(const char *name, size_t *size, uint64_t *out)
+/* Parses the number after the last '-' of the first *size bytes, and sets *size to the place of
+ * that sign. */
+static bool parse_last_number(const char *name, size_t *size, uint64_t *out)
 {
     size_t from = *size;
     uint64_t number = 0;
@@ -237,8 +238,9 @@ static bool take_number(const char *name, size_t *size, uint64_t *out)
     return true;
 }
 
-/* Whether it is a snapshot, or has the name of one: then what is wrong stands in `problem`. */
-static bool look_at(const char *dir, const char *name, struct fr_snapshot *out)
+/* Whether a directory is a snapshot or has the name of one. In the latter case out->problem has the
+ * reason why it cannot be read. */
+static bool describe_entry(const char *dir, const char *name, struct fr_snapshot *out)
 {
     char path[PATH_MAX];
     struct fr_err err = {0};
@@ -246,11 +248,11 @@ static bool look_at(const char *dir, const char *name, struct fr_snapshot *out)
     struct fr_snapshot named = {0};
     enum fr_status status = fr_snapshot_join(path, dir, name, &err);
     if (status == FR_OK)
-        status = fr_snapshot_look(path, out, &err);
+        status = fr_snapshot_read(path, out, &err);
     if (status == FR_OK && strcmp(out->name, name) == 0)
         return true;
-    if (size >= sizeof(named.name) || !take_number(name, &size, &named.epoch) ||
-        !take_number(name, &size, &named.timeline))
+    if (size >= sizeof(named.name) || !parse_last_number(name, &size, &named.epoch) ||
+        !parse_last_number(name, &size, &named.timeline))
         return false;
     memcpy(named.name, name, strlen(name) + 1);
     if (status == FR_OK)
@@ -271,7 +273,8 @@ enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_
     const struct dirent *entry;
     while ((errno = 0, entry = readdir(folder)) != NULL) {
         struct fr_snapshot seen;
-        if (!is_entry(entry->d_name) || ends_with(entry->d_name, part_end) || !look_at(dir, entry->d_name, &seen))
+        if (!is_entry(entry->d_name) || ends_with(entry->d_name, part_end) ||
+            !describe_entry(dir, entry->d_name, &seen))
             continue;
         *out = fr_realloc(*out, *n + 1, sizeof(**out));
         (*out)[(*n)++] = seen;
@@ -288,7 +291,7 @@ enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_
     return status;
 }
 
-/* name: what CURRENT says, out: what is there. */
+/* Reads CURRENT. name: its content; out: the snapshot of that name. false: CURRENT names none. */
 static bool find_current(const char *dir, char name[FR_MANIFEST_NAME_MAX], struct fr_snapshot *out)
 {
     char path[PATH_MAX];
@@ -302,7 +305,7 @@ static bool find_current(const char *dir, char name[FR_MANIFEST_NAME_MAX], struc
     if (found) {
         memcpy(name, text.data, text.size);
         name[text.size] = '\0';
-        found = fr_snapshot_join(path, dir, name, &ignored) == FR_OK && fr_snapshot_look(path, out, &ignored) == FR_OK;
+        found = fr_snapshot_join(path, dir, name, &ignored) == FR_OK && fr_snapshot_read(path, out, &ignored) == FR_OK;
     }
     fr_buffer_release(&text);
     return found;
@@ -326,7 +329,7 @@ enum fr_status fr_snapshot_check_model(const char *dir, const char *model, struc
                       dir, name, current.model, model);
 }
 
-enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_err *err)
+enum fr_status fr_snapshot_set_current(const char *dir, const char *name, struct fr_err *err)
 {
     char path[PATH_MAX], line[FR_MANIFEST_NAME_MAX + 1];
     int size = snprintf(line, sizeof(line), "%s\n", name);
@@ -334,8 +337,8 @@ enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_er
     char seen[FR_MANIFEST_NAME_MAX];
     struct fr_snapshot snapshot;
     enum fr_status status = fr_snapshot_join(path, dir, name, err);
-    if (status == FR_OK) /* nobody is sent to what does not read */
-        status = fr_snapshot_look(path, &snapshot, err);
+    if (status == FR_OK) /* CURRENT must never name a snapshot that cannot be read */
+        status = fr_snapshot_read(path, &snapshot, err);
     if (status == FR_OK)
         status = fr_snapshot_check_model(dir, snapshot.model, err);
     if (status == FR_OK)

@@ -1,4 +1,4 @@
-/* What the files of snapshots share. */
+/* Names and paths that the files of snapshots share. */
 #ifndef FR_EXPORTER_SNAPSHOT_FOLDER_H
 #define FR_EXPORTER_SNAPSHOT_FOLDER_H
 

@@ -1,4 +1,5 @@
-/* See snapshot_pace.h. */
+/* The share of the processors that writing a snapshot takes (snapshot_pace.h). Owner: one
+ * thread. */
 #include "snapshot_pace.h"
 
 void fr_snapshot_pace_init(struct fr_snapshot_pace *pace, double processors, const struct fr_snapshot_times *now)

@@ -2,11 +2,11 @@
  * process keeps them busy. Priority alone does not: training leaves gaps at the ends of its loops,
  * and what runs in them takes caches and wakes with it.
  *
- * The thread works in pieces and says when each has ended. It learns when the next may begin, such
- * that it stays within its share of the time since this one began. While the process leaves
- * processors idle there is no limit.
+ * The thread works in pieces. At the end of each piece it asks when the next one may begin, so that
+ * it stays within its share of the time since this piece began. While the process leaves processors
+ * idle there is no limit.
  *
- * Owner: one thread. Times are the caller's. */
+ * Owner: one thread. The caller provides the times. */
 #ifndef FR_EXPORTER_SNAPSHOT_PACE_H
 #define FR_EXPORTER_SNAPSHOT_PACE_H
 
@@ -26,14 +26,14 @@ struct fr_snapshot_times {
 
 struct fr_snapshot_pace {
     double processors;
-    struct fr_snapshot_times last; /* as of the last piece's end */
-    uint64_t began_ns;             /* this piece */
+    struct fr_snapshot_times last; /* at the end of the last piece */
+    uint64_t began_ns;             /* when this piece began */
 };
 
 void fr_snapshot_pace_init(struct fr_snapshot_pace *pace, double processors, const struct fr_snapshot_times *now);
-/* A piece has ended. Returns from when on the next may begin, on the same clock. */
+/* Ends a piece. Returns the time, on the same clock, from which on the next one may begin. */
 uint64_t fr_snapshot_pace_end(struct fr_snapshot_pace *pace, const struct fr_snapshot_times *now);
-/* The next piece begins. */
+/* Begins the next piece. */
 void fr_snapshot_pace_begin(struct fr_snapshot_pace *pace, uint64_t mono_ns);
 
 #endif

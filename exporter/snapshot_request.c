@@ -1,7 +1,7 @@
-/* Asking a daemon for a snapshot by files (snapshot.h): any process that may write into the state
- * directory may ask, and needs no port.
+/* Requests for a snapshot, which are files (snapshot.h): any process that may write into the state
+ * directory can request a snapshot without a port.
  *
- * Thread: any; one answers. */
+ * Thread: any; one thread answers. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -52,12 +52,12 @@ enum fr_status fr_snapshot_answered(const char *state_dir, const char *id, char 
     }
     (void)unlink(file);
     fr_buffer_terminate(&text);
-    const char *said = (const char *)text.data;
+    const char *answer = (const char *)text.data;
     size_t head = sizeof(good) - 1;
-    if (strncmp(said, good, head) == 0 && text.size < PATH_MAX + head)
-        memcpy(path, said + head, text.size - head + 1);
+    if (strncmp(answer, good, head) == 0 && text.size < PATH_MAX + head)
+        memcpy(path, answer + head, text.size - head + 1);
     else
-        status = fr_err_set(err, FR_E_STATE, "%s", said);
+        status = fr_err_set(err, FR_E_STATE, "%s", answer);
     fr_buffer_release(&text);
     return status;
 }

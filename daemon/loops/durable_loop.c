@@ -1,4 +1,4 @@
-/* One turn of the durable loop (durable_loop.h), and what other threads read of it. */
+/* One turn of the durable loop, and its state that other threads read (durable_loop.h). */
 #include "loops/durable_loop.h"
 
 #include <inttypes.h>
@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/trace.h"
 
-enum { LETTERS_TOLD_MS = 5000, POP_MS = 200, NS_PER_MS = 1000000 };
+enum { LETTERS_LOGGED_MS = 5000, POP_MS = 200, NS_PER_MS = 1000000 };
 
-/* ---- what others read ---- */
+/* ---- shared with other threads ---- */
 
 void fr_shared_durable_init(struct fr_shared_durable *shared)
 {
@@ -53,19 +53,19 @@ bool fr_shared_durable_late(const struct fr_shared_durable *shared, const struct
 
 /* ---- the turn ---- */
 
-/* Dead letters of the records before the cut must be acknowledged first (docs/architecture.md,
- * "Dead letters"). */
+/* Whether the dead letters of all records before the cut are acknowledged, as an append requires
+ * (docs/architecture.md, "Dead letters"). */
 static bool letters_acknowledged(struct fr_durable_loop *loop, const struct fr_stage *stage)
 {
     const struct fr_loop_context *context = loop->context;
     uint64_t acknowledged = fr_ingest_dead_acknowledged(loop->ingest);
     if (acknowledged >= stage->dead_sequence) {
-        if (loop->letters_told_ns)
+        if (loop->letters_logged_ns)
             fr_http_reason(context->http, "dead_letters", NULL);
-        loop->letters_told_ns = 0;
+        loop->letters_logged_ns = 0;
         return true;
     }
-    if (fr_log_due(&loop->letters_told_ns, fr_mono_ns(context->clock), (uint64_t)LETTERS_TOLD_MS * NS_PER_MS)) {
+    if (fr_log_due(&loop->letters_logged_ns, fr_mono_ns(context->clock), (uint64_t)LETTERS_LOGGED_MS * NS_PER_MS)) {
         fr_log(FR_LOG_WARN, "durable", "waiting_for_dead_letters",
                "epoch=%" PRIu64 " acknowledged=%" PRIu64 " needed=%" PRIu64, stage->epoch, acknowledged,
                stage->dead_sequence);
@@ -82,7 +82,7 @@ static void publish_positions(struct fr_durable_loop *loop, const struct fr_stag
         struct fr_positions positions = {0};
         enum fr_status parsed =
             fr_positions_parse(stage->sections[i].bytes.data, stage->sections[i].bytes.size, &positions);
-        FR_CHECK(parsed == FR_OK); /* our own bytes of a moment ago */
+        FR_CHECK(parsed == FR_OK); /* this process encoded these bytes */
         fr_ingest_commit(loop->ingest, &positions);
         fr_shared_durable_set_positions(&loop->shared, &positions);
         fr_positions_release(&positions);
@@ -122,8 +122,8 @@ static enum fr_status make_durable(struct fr_durable_loop *loop, struct fr_stage
     return FR_OK;
 }
 
-/* Without room, what was written is cut off again. The epoch waits here until there is room, and
- * reading pauses soon after. */
+/* Appends the epoch. Without room on the disk, the part that was written is cut off again, and the
+ * epoch waits here until there is room; reading pauses soon after. */
 static enum fr_status append(struct fr_durable_loop *loop, struct fr_stage *stage, struct fr_err *err)
 {
     const struct fr_loop_context *context = loop->context;
@@ -133,7 +133,7 @@ static enum fr_status append(struct fr_durable_loop *loop, struct fr_stage *stag
     enum fr_status status = make_durable(loop, stage, err);
     if (status == FR_E_NO_SPACE) {
         atomic_store(&loop->shared.waits_for, "room on the disk under state_dir");
-        (void)fr_err_wrap(err, "make room under %s, then it goes on by itself", context->conf->state_dir);
+        (void)fr_err_wrap(err, "make room under %s, then writing continues by itself", context->conf->state_dir);
         fr_retry_failed(context, &loop->retry, "journal", err);
         return FR_AGAIN;
     }
@@ -159,7 +159,7 @@ enum fr_status fr_step_durable(struct fr_durable_loop *loop, struct fr_err *err)
         status = append(loop, stage, err);
     else
         atomic_store(&loop->shared.waits_for, "dead letters to be acknowledged");
-    if (status == FR_AGAIN) /* given up: the epoch was never durable, its records are read again */
+    if (status == FR_AGAIN) /* an abandoned epoch was never durable; its records are read again */
         return atomic_load(&life->abandon) ? FR_EOF : FR_AGAIN;
     if (status != FR_OK)
         return status;

@@ -14,22 +14,22 @@
 #include "metrics/timings.h"
 #include "trainer/trainer.h"
 
-/* What is durable. Written by the durable thread (first values by recovery, before the loops
- * begin), read by any thread. The atomics are sequentially consistent, but no two of them are read
- * as a pair: a reader may see the number of an epoch before its bytes are counted. */
+/* The durable part of the state. Written by the durable thread (first values by recovery, before
+ * the loops begin), read by any thread. The atomics are sequentially consistent, but no two of them
+ * are read as a pair: a reader may see the number of an epoch before its bytes are counted. */
 struct fr_shared_durable {
-    _Atomic uint64_t epoch; /* newest durable one */
+    _Atomic uint64_t epoch; /* the newest durable epoch */
     /* epochs above it are held back: fr_stage.publishable of the newest */
     _Atomic uint64_t publishable;
     _Atomic uint64_t appended_bytes; /* as fr_trainer_produced_bytes counts them */
-    /* The epoch in hand: when it was cut (0: none is), and what it waits for (NULL: the disk). The
-     * trainer reads the latter for its messages. */
+    /* The epoch that is being appended: when it was cut (0: there is none), and what it waits for
+     * (NULL: the disk). The trainer uses waits_for in its messages. */
     _Atomic uint64_t waiting_cut_ns;
     const char *_Atomic waits_for;
     /* for documents and series */
     _Atomic uint64_t append_ns, appends, image_bytes;
-    _Atomic uint64_t cut_to_durable_ns; /* of the last epoch */
-    /* when the newest epoch became durable; at first the end of recovery */
+    _Atomic uint64_t cut_to_durable_ns; /* of the newest durable epoch */
+    /* when the newest epoch became durable; before that, when recovery ended */
     _Atomic int64_t wall_ms;
     pthread_mutex_t lock;          /* of the positions; held for a copy */
     struct fr_positions positions; /* of the newest durable epoch */
@@ -46,19 +46,19 @@ struct fr_durable_loop {
     const struct fr_timings *timings;
     struct fr_ring *cut_stages, *free_stages;
     /* own */
-    struct fr_stage *stage; /* cut, and not durable yet; NULL: none */
-    struct fr_retry retry;  /* of an append without room */
+    struct fr_stage *stage; /* the epoch that is being appended; NULL: none */
+    struct fr_retry retry;  /* of an append that found no room on the disk */
     /* when the wait for dead letters was last logged; 0: no wait */
-    unsigned long long letters_told_ns;
+    unsigned long long letters_logged_ns;
 };
 
 void fr_shared_durable_init(struct fr_shared_durable *shared);
 void fr_shared_durable_release(struct fr_shared_durable *shared);
-/* Copies of the positions. Any thread. */
+/* Set and get the positions by copying them. Any thread. */
 void fr_shared_durable_set_positions(struct fr_shared_durable *shared, const struct fr_positions *positions);
 void fr_shared_durable_get_positions(struct fr_shared_durable *shared, struct fr_positions *out);
-/* Whether the epoch in hand was cut too long ago (fr_trainer_late_ns), and what it waits for. Any
- * thread. */
+/* Whether the epoch that is being appended was cut longer ago than fr_trainer_late_ns. If so,
+ * writes what it waits for. Any thread. */
 bool fr_shared_durable_late(const struct fr_shared_durable *shared, const struct fr_conf *conf,
                             const struct fr_clock *clock, char *text, size_t size);
 

@@ -1,10 +1,11 @@
-/* Running a hook (hook.h): posix_spawn, looked after by polling, so that no thread waits in it.
+/* Running a hook (hook.h): posix_spawn, then polling, so that no thread waits for the process.
  *
- * It begins with no blocked signal and the default of each, in a process group of its own: what it
- * started ends with it. A daemon that is killed leaves it running; then a next one may run it
- * beside that, so a hook has to bear being repeated.
+ * The process begins without blocked signals, with the default action of each signal, and in a
+ * process group of its own, so that the processes it starts end with it. If the daemon is killed,
+ * the hook continues to run, and the next daemon may start it a second time. A hook must therefore
+ * tolerate being repeated and running twice at once.
  *
- * Thread: the owner of the struct. It tries nothing again. */
+ * Thread: the owner of the struct. A failed hook is not repeated here. */
 #include "loops/hook.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ static int spawn(pid_t *pid, char **arguments)
     rc = posix_spawnattr_init(&attributes);
     FR_CHECK(rc == 0);
     rc = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (rc == 0) /* not the daemon's own, which does not wait for its reader: a hook may */
+    if (rc == 0) /* the log's descriptor blocks, and standard error of the daemon does not */
         rc = posix_spawn_file_actions_adddup2(&files, fr_log_descriptor(), STDOUT_FILENO);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
@@ -96,7 +97,7 @@ enum fr_status fr_hook_poll(struct fr_hook *hook, const struct fr_clock *clock, 
                           " ms and was ended: look at what it does, or raise snapshot.hook_timeout",
                           timeout_ms);
     }
-    (void)kill(-hook->pid, SIGKILL); /* what it left behind */
+    (void)kill(-hook->pid, SIGKILL); /* ends processes that the hook left running */
     hook->pid = 0;
     if (pid < 0)
         return fr_err_set(err, FR_E_IO, "snapshot.hook: cannot wait for it: %s", strerror(errno));

@@ -1,5 +1,5 @@
 /* One turn of the ingest loop (ingest_loop.h): the start check until it succeeds, then reading,
- * then serving what reading left open. */
+ * then serving dead letters and group commits. */
 #include "loops/ingest_loop.h"
 
 enum { TURN_MS = 50 };
@@ -28,8 +28,8 @@ enum fr_status fr_step_ingest(struct fr_ingest_loop *loop, struct fr_err *err)
         loop->ended = status == FR_EOF;
         return status < 0 ? status : FR_OK;
     }
-    /* Dead letters and group commits are served until the durable thread has made its last epoch
-     * durable. What the stream still holds is left for the next start. */
+    /* Dead letters and group commits are served until the last epoch is durable. Records that the
+     * stream still holds are left for the next start. */
     if (atomic_load(&loop->durable_thread->done) || atomic_load(&life->abandon))
         return FR_EOF;
     fr_ingest_serve(loop->ingest);

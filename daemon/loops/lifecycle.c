@@ -1,4 +1,4 @@
-/* The shared life of the service (lifecycle.h): the texts under its lock. */
+/* The life of the service (lifecycle.h): setting and copying the texts under the lock. */
 #include "loops/lifecycle.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The life of the service, as every thread sees it: which phase it is in, whether it stops, why the
- * start is not done yet, and the first failure.
+/* The life of the service, as every thread sees it: its phase, whether it stops, why the start is
+ * not complete, and the first failure.
  *
  *   RECOVERING ── recovered ──► RUNNING ── signal or end of stream ──► DRAINING
  *
@@ -11,8 +11,8 @@
  *   starting       publish thread until the delta topic    main thread, for /readyz
  *                  is checked, then the ingest thread
  *
- * The atomics are sequentially consistent; each is a flag of its own and none is read on the
- * training path. `lock` guards the two texts and is held for a copy only. */
+ * The atomics are sequentially consistent. No two of them are read as a pair, and none is read on
+ * the training path. `lock` guards the two texts and is held only while one is copied. */
 #ifndef FR_DAEMON_LOOPS_LIFECYCLE_H
 #define FR_DAEMON_LOOPS_LIFECYCLE_H
 
@@ -33,7 +33,7 @@ struct fr_lifecycle {
     atomic_bool stop_ingest, abandon;
     pthread_mutex_t lock;
     struct fr_err failure; /* status FR_OK: none */
-    char starting[1024];   /* why the start is not done; "": no reason is known */
+    char starting[1024];   /* why the start is not complete; "": no reason is known */
 };
 
 void fr_lifecycle_init(struct fr_lifecycle *life);
@@ -45,9 +45,9 @@ bool fr_lifecycle_failed(struct fr_lifecycle *life, struct fr_err *err);
 void fr_lifecycle_set_starting(struct fr_lifecycle *life, const char *text);
 void fr_lifecycle_get_starting(struct fr_lifecycle *life, char *out, size_t size);
 
-/* A loop's thread. Written by the thread that starts it, except `beat`, which the thread itself
- * sets and reads, and `done`, which it sets last: the main thread, the ingest loop and the
- * publisher's question for a rewind wait for that. */
+/* A loop's thread. Written by the thread that starts it, with two exceptions: the thread itself
+ * sets and reads `beat`, and sets `done` last, for which the main thread, the ingest loop and the
+ * publisher's request for a rewind wait. */
 struct fr_loop_thread {
     struct fr_loops *loops; /* loops.h */
     pthread_t thread;
@@ -56,7 +56,7 @@ struct fr_loop_thread {
     atomic_bool done;
 };
 
-/* What every loop is given; constant once the loops run. */
+/* Given to every loop; constant once the loops run. */
 struct fr_loop_context {
     const struct fr_conf *conf;
     const struct fr_clock *clock;

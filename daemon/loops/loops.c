@@ -26,9 +26,9 @@ STEP(snapshot)
 struct loop {
     const char *thread, *watch, *failure; /* names: of the thread, in /healthz, in the error */
     enum fr_status (*step)(struct fr_loops *loops, struct fr_err *err);
-    long nap_ms; /* when there is nothing to do: waiting for the outside world, brokers and disks */
-    /* Threads that may run late yield to training: on few cores a fork-join loop waits for its
-     * slowest worker, and a worker that loses its core to a fold holds up all of them. */
+    long nap_ms; /* the pause after FR_AGAIN, while brokers or disks are waited for */
+    /* Threads that may run late yield to training. A fork-join loop waits for its slowest worker,
+     * so on few cores a worker that loses its core to a fold delays all workers. */
     int nice;
 };
 

@@ -4,11 +4,11 @@
  *                                                    │
  *                   upkeep (limits, acknowledgements) fold (cold store, savepoints) snapshot
  *
- * Each struct below belongs to its loop's thread, except its member `shared`, which says who writes
- * and who reads it. service.c wires them before the loops begin.
+ * Each struct below belongs to its loop's thread, except its member `shared`, whose comment states
+ * which threads write and read it. wiring.c connects the loops before they begin.
  *
- * A step (fr_step_*) does one thing and returns: FR_OK, and it is called again at once; FR_AGAIN,
- * there is nothing to do for a moment; FR_EOF, the loop is over; a negative status, the service has
+ * A step (fr_step_*) does one thing and returns. FR_OK: it is called again at once. FR_AGAIN: there
+ * is nothing to do for a moment. FR_EOF: the loop is over. A negative status: the service has
  * failed. No step sleeps by itself and time is the context's clock, so that a test can call steps
  * in any order with a fake clock. (The snapshot step waits for a fold.) */
 #ifndef FR_DAEMON_LOOPS_LOOPS_H
@@ -23,8 +23,8 @@
 #include "loops/upkeep_loop.h"
 
 enum {
-    /* nice of the durable, publish and fold threads, which run beside the trainer and its
-     * workers */
+    /* nice of the durable, publish and fold threads, which run at the same time as the trainer and
+     * its workers */
     FR_BACKGROUND_NICE = 10,
     /* At this niceness the snapshot thread gets about 1/28 of a core while training is busy;
      * nothing waits for a snapshot. */
@@ -55,7 +55,7 @@ struct fr_loops {
     struct fr_loop_thread threads[FR_LOOPS];
 };
 
-/* Points each loop at what it reads of the others, and makes the locks. `context` is set first. */
+/* Makes the locks and connects each loop with the parts of the others that it reads. */
 void fr_loops_init(struct fr_loops *loops);
 void fr_loops_release(struct fr_loops *loops);
 /* FR_E_NO_MEMORY: a thread did not start; those that did are ended by `abandon` and

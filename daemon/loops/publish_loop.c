@@ -1,5 +1,4 @@
-/* One turn of the publish loop (publish_loop.h). What is sent and when is the publisher's; what a
- * step returns is said in loops.h. */
+/* One turn of the publish loop (publish_loop.h). The publisher decides what is sent and when. */
 #include "loops/publish_loop.h"
 
 #include "base/trace.h"
@@ -24,7 +23,7 @@ static enum fr_status start(struct fr_publish_loop *loop, struct fr_err *err)
 {
     struct fr_publisher_status publisher;
     enum fr_status status = fr_retry_check(loop->context, &loop->retry, "publisher", check_topic, loop, err);
-    read_publisher(loop, &publisher); /* before the stream can end */
+    read_publisher(loop, &publisher); /* before the trainer may see the check succeed */
     atomic_store(&loop->shared.delta_checked, status == FR_OK);
     if (status == FR_OK)
         fr_publisher_offer(loop->publisher, atomic_load(&loop->durable->publishable));
@@ -44,7 +43,7 @@ enum fr_status fr_step_publish(struct fr_publish_loop *loop, struct fr_err *err)
     read_publisher(loop, &publisher);
     fr_freshness_published(loop->freshness, publisher.acked, fr_wall_ms(context->clock));
     if (publisher.acked > loop->acked) {
-        fr_trace_end("acknowledged", traced_ns); /* this turn of the publisher */
+        fr_trace_end("acknowledged", traced_ns); /* the turn that received the acknowledgement */
         loop->acked = publisher.acked;
         atomic_store(&loop->shared.published_wall_ms, fr_wall_ms(context->clock));
     }

@@ -11,14 +11,13 @@
 #include "metrics/freshness.h"
 
 /* Written by the publish thread (published_wall_ms by recovery before the loops begin). The atomics
- * are sequentially consistent; each stands for itself. */
+ * are sequentially consistent, and no two of them are read as a pair. */
 struct fr_shared_publish {
-    /* The delta topic is ours and was reached. Read by the ingest loop (nothing is consumed
-     * before), the trainer (no heartbeats before) and the snapshot loop (no snapshot by policy
-     * before). */
+    /* The delta topic was reached and is ours. Until then the ingest loop consumes nothing, the
+     * trainer cuts no heartbeats and the snapshot loop takes no snapshot by policy. */
     atomic_bool delta_checked;
     atomic_int epoch_wanted; /* enum fr_epoch_wanted; read by the trainer */
-    /* When an epoch was last acknowledged, before the first one the end of recovery; read by the
+    /* When an epoch was last acknowledged; before the first one, when recovery ended. Read by the
      * main thread. */
     _Atomic int64_t published_wall_ms;
 };
@@ -31,9 +30,9 @@ struct fr_publish_loop {
     struct fr_freshness *freshness;
     const struct fr_shared_durable *durable;
     /* own */
-    struct fr_retry retry; /* of the check of the topic */
+    struct fr_retry retry; /* of checking the topic */
     bool troubled;         /* the last turn failed for a reason that may pass */
-    uint64_t acked;        /* most epochs seen acknowledged */
+    uint64_t acked;        /* the largest number of an acknowledged epoch so far */
 };
 
 enum fr_status fr_step_publish(struct fr_publish_loop *loop, struct fr_err *err) FR_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* Repeated attempts with a growing wait (retry.h). */
+/* Attempts that are repeated after a growing wait (retry.h). */
 #include "loops/retry.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-enum { TOLD_AGAIN_MS = 60000, NS_PER_MS = 1000000 };
+enum { LOG_AGAIN_MS = 60000, NS_PER_MS = 1000000 };
 
 bool fr_retry_may_pass(enum fr_status status)
 {
@@ -23,8 +23,8 @@ void fr_retry_wait_longer(struct fr_retry *retry, const struct fr_clock *clock, 
     retry->next_ns = fr_mono_ns(clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
 }
 
-/* Reports the reason: as trouble to /healthz, and to the log when it is another one or a minute has
- * passed. */
+/* Reports the reason of a failure: to /healthz if `trouble`, and to the log if the reason has
+ * changed or a minute has passed. */
 static void report(const struct fr_loop_context *context, struct fr_retry *retry, const char *source,
                    const struct fr_err *err, bool trouble)
 {
@@ -32,10 +32,10 @@ static void report(const struct fr_loop_context *context, struct fr_retry *retry
     if (trouble)
         fr_http_reason(context->http, source, err->text);
     uint64_t text = fr_xxh3(err->text, strlen(err->text));
-    bool due = fr_log_due(&retry->told_ns, fr_mono_ns(context->clock), (uint64_t)TOLD_AGAIN_MS * NS_PER_MS);
-    if (!due && text == retry->told_text)
+    bool due = fr_log_due(&retry->logged_ns, fr_mono_ns(context->clock), (uint64_t)LOG_AGAIN_MS * NS_PER_MS);
+    if (!due && text == retry->logged_text)
         return;
-    retry->told_text = text;
+    retry->logged_text = text;
     fr_log(trouble ? FR_LOG_WARN : FR_LOG_INFO, source, "retry", "in_ms=%" PRIu32 " reason=%s", retry->wait_ms,
            fr_log_quote(quoted, sizeof(quoted), err->text));
 }
@@ -53,10 +53,11 @@ void fr_retry_succeeded(const struct fr_loop_context *context, struct fr_retry *
         return;
     *retry = (struct fr_retry){0};
     fr_http_reason(context->http, source, NULL);
-    fr_log(FR_LOG_INFO, source, "goes_on", "after=retries");
+    fr_log(FR_LOG_INFO, source, "retry_end", "effect=\"the failure has passed\"");
 }
 
-/* Why the start waits, and for how long: a broker that hangs says nothing new by itself. */
+/* Sets why the start waits and for how long, because the reason alone does not change while a
+ * broker hangs. */
 static void set_starting(const struct fr_loop_context *context, const struct fr_retry *retry, const char *why)
 {
     char text[sizeof(context->life->starting)];
@@ -88,6 +89,6 @@ enum fr_status fr_retry_check(const struct fr_loop_context *context, struct fr_r
         retry->since_ns = begin_ns ? begin_ns : 1;
     uint64_t tried_ms = (fr_mono_ns(context->clock) - retry->since_ns) / NS_PER_MS;
     set_starting(context, retry, err->text);
-    report(context, retry, source, err, retry->wait_ms >= FR_RETRY_TOLD_MS || tried_ms >= FR_RETRY_TOLD_MS);
+    report(context, retry, source, err, retry->wait_ms >= FR_RETRY_QUIET_MS || tried_ms >= FR_RETRY_QUIET_MS);
     return FR_AGAIN;
 }

@@ -1,11 +1,12 @@
-/* A snapshot for a timeline that begins: the publisher asks for one, the snapshot thread writes it,
- * the hook uploads it, and the topic names it in a rewind, so that replicas load it and the whole
- * state need not go through the topic (docs/formats/deltas.md, "Timelines"). The stages are drawn
- * in shared_snapshots.h.
+/* The snapshot with which a timeline begins: the publisher requests it, the snapshot thread writes
+ * it, the hook uploads it, and a rewind on the topic names it, so that replicas load it and the
+ * whole state need not go through the topic (docs/formats/deltas.md, "Timelines"). The stages are
+ * drawn in shared_snapshots.h.
  *
- * Only where replicas begin with snapshots (export.retention: snapshots), and live: what is written
- * when depends on time. With the first failure, or when a drain brings no epoch that could carry
- * the rewind, the publisher is refused and fills the topic with the whole state.
+ * A rewind is used only if replicas begin with snapshots (export.retention: snapshots), and never
+ * in lockstep, because its records depend on time. After the first failure, or if a drain brings no
+ * epoch that could carry the rewind, the request is refused and the publisher fills the topic with
+ * the whole state.
  *
  * Threads: fr_rewind_ask on the publish thread, the rest on the snapshot thread. */
 #include "loops/snapshot_loop.h"
@@ -14,13 +15,13 @@
 
 #include "base/log.h"
 
-bool fr_rewind_made(const struct fr_snapshot_loop *loop, const char *name)
+bool fr_rewind_is_uploaded(const struct fr_snapshot_loop *loop, const char *name)
 {
     int stage = atomic_load(&loop->shared.rewind.stage);
     return stage == FR_REWIND_READY && strcmp(loop->shared.rewind.snapshot.name, name) == 0;
 }
 
-/* Nothing is cut any more. */
+/* Whether no epoch follows any more. */
 static bool has_ended(struct fr_snapshot_loop *loop)
 {
     return atomic_load(&loop->context->life->phase) == FR_PHASE_DRAINING && atomic_load(&loop->trainer_thread->done) &&
@@ -59,7 +60,8 @@ static void end(struct fr_snapshot_loop *loop, enum fr_status status, const stru
     atomic_store(&loop->shared.rewind.stage, status == FR_OK ? FR_REWIND_READY : FR_REWIND_REFUSED);
 }
 
-/* One of that name may be another state's that took the same number elsewhere. */
+/* Checks that an existing snapshot of that name is ours. Another state may have begun a timeline of
+ * the same number on another topic. */
 static enum fr_status check_own(struct fr_snapshot_loop *loop, const struct fr_snapshot *snapshot, struct fr_err *err)
 {
     struct fr_sha256 digest;
@@ -75,12 +77,12 @@ static void make(struct fr_snapshot_loop *loop)
     struct fr_durable_status durable;
     struct fr_err err = {0};
     fr_durable_get_status(loop->durable, &durable);
-    fr_snapshots_leave(loop, durable.timeline);
+    fr_snapshots_forget_other_timelines(loop, durable.timeline);
     enum fr_status status = fr_snapshots_write(loop, loop->shared.rewind.least, snapshot, &err);
     if (status == FR_E_EXISTS)
         status = check_own(loop, snapshot, &err);
     if (status == FR_OK)
-        status = fr_snapshots_begin_with(loop, snapshot, &err);
+        status = fr_snapshots_read_offsets(loop, snapshot, &err);
     if (status == FR_OK)
         loop->newest = *snapshot;
     if (status != FR_OK || loop->context->conf->snapshot.n_hook == 0) {
@@ -104,7 +106,7 @@ bool fr_rewind_step(struct fr_snapshot_loop *loop)
             make(loop);
             return true;
         }
-        return false; /* the hook of one before ends first */
+        return false; /* the hook of an earlier snapshot must end first */
     case FR_REWIND_UPLOADS:
         status = fr_hook_poll(&loop->hook, loop->context->clock, &err);
         if (status != FR_AGAIN)

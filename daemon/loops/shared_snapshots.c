@@ -1,4 +1,4 @@
-/* What crosses threads about snapshots (shared_snapshots.h): copies under the lock. */
+/* Setting and copying the shared state of snapshots under its lock (shared_snapshots.h). */
 #include "loops/shared_snapshots.h"
 
 #include <stdio.h>
@@ -66,16 +66,4 @@ void fr_shared_snapshots_set_offsets(struct fr_shared_snapshots *shared, uint64_
     shared->offsets = offsets;
     shared->n_offsets = offsets ? n : 0;
     pthread_mutex_unlock(&shared->lock);
-}
-
-bool fr_shared_snapshots_cover(struct fr_shared_snapshots *shared, const int64_t *low, const int64_t *high,
-                               uint32_t partitions)
-{
-    pthread_mutex_lock(&shared->lock);
-    const uint64_t *offsets = shared->offsets;
-    bool covered = offsets && shared->n_offsets == partitions;
-    for (uint32_t p = 0; p < partitions && covered; p++)
-        covered = offsets[p] <= INT64_MAX && low[p] <= (int64_t)offsets[p] && (int64_t)offsets[p] <= high[p];
-    pthread_mutex_unlock(&shared->lock);
-    return covered;
 }

@@ -1,5 +1,6 @@
-/* What crosses threads about snapshots: what commits announce, what CURRENT names, what went wrong,
- * counts, and the question of the publisher for a snapshot that begins a timeline.
+/* The state of snapshots that several threads use: the snapshot that commits announce, the one that
+ * CURRENT names, the newest problem, counts, and the publisher's request for a snapshot with which
+ * a timeline begins.
  *
  *   member                    written by                    read by
  *   announced                 snapshot thread, recovery     trainer (each cut), main
@@ -10,8 +11,8 @@
  *   counts                    snapshot thread               main
  *   rewind                    see below                     see below
  *
- * `lock` guards texts and offsets and is held for a copy only. The atomics are sequentially
- * consistent. */
+ * `lock` guards texts and offsets and is held only while they are copied. The atomics are
+ * sequentially consistent. */
 #ifndef FR_DAEMON_LOOPS_SHARED_SNAPSHOTS_H
 #define FR_DAEMON_LOOPS_SHARED_SNAPSHOTS_H
 
@@ -44,33 +45,30 @@ struct fr_rewind {
 struct fr_shared_snapshots {
     pthread_mutex_t lock;
     struct fr_announced_snapshot announced;
-    char current[FR_MANIFEST_NAME_MAX]; /* what CURRENT names; "": none of this timeline */
-    /* why the last one could not be taken, named or uploaded; "": none */
+    char current[FR_MANIFEST_NAME_MAX]; /* named by CURRENT; "": none of this timeline */
+    /* why the last snapshot could not be taken, named or uploaded; "": no problem */
     char problem[FR_SNAPSHOT_PROBLEM_MAX];
-    /* where in the topic CURRENT's snapshot continues; owned; NULL: not known */
+    /* offsets of the topic from which on a replica that began with CURRENT reads; owned; NULL:
+     * unknown */
     uint64_t *offsets;
     uint32_t n_offsets;
     atomic_bool dense_wanted; /* cuts publish all dense parameters */
     atomic_int last;          /* enum fr_last_copy */
     struct fr_rewind rewind;
     _Atomic uint64_t taken, failures, hook_failures, kept, current_epoch;
-    _Atomic uint64_t bytes, millis; /* of the last one that this process took */
+    _Atomic uint64_t bytes, millis; /* of the last snapshot that this process took */
 };
 
 void fr_shared_snapshots_init(struct fr_shared_snapshots *shared);
 void fr_shared_snapshots_release(struct fr_shared_snapshots *shared);
 void fr_shared_snapshots_announce(struct fr_shared_snapshots *shared, const struct fr_announced_snapshot *announced);
 void fr_shared_snapshots_announced(struct fr_shared_snapshots *shared, struct fr_announced_snapshot *out);
-/* `name` and `epoch` are what CURRENT names. */
+/* Sets name and epoch of the snapshot that CURRENT names. */
 void fr_shared_snapshots_set_current(struct fr_shared_snapshots *shared, const char *name, uint64_t epoch);
 void fr_shared_snapshots_get_current(struct fr_shared_snapshots *shared, char out[FR_MANIFEST_NAME_MAX]);
 void fr_shared_snapshots_set_problem(struct fr_shared_snapshots *shared, const char *text);
 void fr_shared_snapshots_get_problem(struct fr_shared_snapshots *shared, char out[FR_SNAPSHOT_PROBLEM_MAX]);
 /* Takes over `offsets`, which may be NULL. */
 void fr_shared_snapshots_set_offsets(struct fr_shared_snapshots *shared, uint64_t *offsets, uint32_t n);
-/* Whether the topic, which holds offsets low to high of each partition, has everything that follows
- * CURRENT's snapshot. */
-bool fr_shared_snapshots_cover(struct fr_shared_snapshots *shared, const int64_t *low, const int64_t *high,
-                               uint32_t partitions);
 
 #endif

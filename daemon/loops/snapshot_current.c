@@ -1,5 +1,5 @@
-/* What becomes of a written snapshot (snapshot_loop.h): CURRENT names it, the hook uploads it,
- * commits announce it, and older ones are removed. */
+/* The life of a written snapshot (snapshot_loop.h): CURRENT names it, the hook uploads it, commits
+ * announce it, and older snapshots are removed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 
 enum { QUOTED_MAX = 2200 };
 
-enum fr_status fr_snapshots_begin_with(struct fr_snapshot_loop *loop, const struct fr_snapshot *snapshot,
-                                       struct fr_err *err)
+enum fr_status fr_snapshots_read_offsets(struct fr_snapshot_loop *loop, const struct fr_snapshot *snapshot,
+                                         struct fr_err *err)
 {
     char path[PATH_MAX];
     struct fr_manifest manifest = {0};
@@ -29,7 +29,7 @@ enum fr_status fr_snapshots_begin_with(struct fr_snapshot_loop *loop, const stru
 enum fr_status fr_snapshots_set_current(struct fr_snapshot_loop *loop, const struct fr_snapshot *current,
                                         struct fr_err *err)
 {
-    enum fr_status status = current->name[0] ? fr_snapshots_begin_with(loop, current, err) : FR_OK;
+    enum fr_status status = current->name[0] ? fr_snapshots_read_offsets(loop, current, err) : FR_OK;
     if (status != FR_OK)
         return status;
     loop->current = *current;
@@ -37,7 +37,7 @@ enum fr_status fr_snapshots_set_current(struct fr_snapshot_loop *loop, const str
     return FR_OK;
 }
 
-void fr_snapshots_leave(struct fr_snapshot_loop *loop, uint64_t timeline)
+void fr_snapshots_forget_other_timelines(struct fr_snapshot_loop *loop, uint64_t timeline)
 {
     const struct fr_snapshot none = {0};
     struct fr_err ignored = {0};
@@ -47,6 +47,7 @@ void fr_snapshots_leave(struct fr_snapshot_loop *loop, uint64_t timeline)
         (void)!fr_snapshots_set_current(loop, &none, &ignored);
 }
 
+/* Lets commits announce the snapshot. */
 static void announce(struct fr_snapshot_loop *loop, const struct fr_snapshot *snapshot)
 {
     struct fr_announced_snapshot announced = {.bytes = snapshot->bytes, .sha256 = snapshot->sha256};
@@ -60,7 +61,7 @@ static void announce(struct fr_snapshot_loop *loop, const struct fr_snapshot *sn
 static bool is_needed(const struct fr_snapshot_loop *loop, const char *name)
 {
     return strcmp(name, loop->current.name) == 0 || strcmp(name, loop->newest.name) == 0 ||
-           strcmp(name, loop->shared.announced.name) == 0; /* this thread alone writes it */
+           strcmp(name, loop->shared.announced.name) == 0; /* no lock: only this thread writes it */
 }
 
 bool fr_snapshots_is_own(const struct fr_snapshot_loop *loop, const char *name)
@@ -69,14 +70,14 @@ bool fr_snapshots_is_own(const struct fr_snapshot_loop *loop, const char *name)
     return strncmp(name, loop->context->conf->model, model) == 0 && name[model] == '-';
 }
 
-/* Damaged: whatever is done it will not read. One of a later version, or on a disk that does not
- * answer, may. */
+/* Whether a snapshot is damaged and can never be read again. A snapshot of a later version, or on a
+ * disk that does not answer, is not. */
 static bool is_damaged(const struct fr_snapshot *snapshot)
 {
     return snapshot->unread == FR_E_INVALID || snapshot->unread == FR_E_CORRUPT || snapshot->unread == FR_E_NOT_FOUND;
 }
 
-/* Of those that read `keep` stay. What nobody can begin with goes at once. */
+/* Removes snapshots beyond the newest `keep` that can be read, and damaged ones at once. */
 static enum fr_status remove_old(struct fr_snapshot_loop *loop, struct fr_err *err)
 {
     char quoted[QUOTED_MAX];
@@ -104,7 +105,7 @@ static enum fr_status remove_old(struct fr_snapshot_loop *loop, struct fr_err *e
 
 /* ---- CURRENT and hook ---- */
 
-void fr_snapshots_point(struct fr_snapshot_loop *loop)
+void fr_snapshots_move_current(struct fr_snapshot_loop *loop)
 {
     struct fr_publisher_status publisher;
     struct fr_err err = {0};
@@ -115,11 +116,11 @@ void fr_snapshots_point(struct fr_snapshot_loop *loop)
     fr_publisher_get_status(loop->publisher, &publisher);
     if (publisher.acked < newest->epoch)
         return;
-    enum fr_status status = fr_snapshot_point(loop->dir, newest->name, &err);
+    enum fr_status status = fr_snapshot_set_current(loop->dir, newest->name, &err);
     if (status == FR_OK)
         status = fr_snapshots_set_current(loop, newest, &err);
     if (status == FR_E_INVALID || status == FR_E_CORRUPT || status == FR_E_NOT_FOUND)
-        *newest = (struct fr_snapshot){0}; /* damaged or removed since: another one is taken */
+        *newest = (struct fr_snapshot){0}; /* it was damaged or removed, so another one is taken */
     if (status == FR_OK) {
         fr_log(FR_LOG_INFO, "snapshot", "current", "name=%s", newest->name);
         status = remove_old(loop, &err);

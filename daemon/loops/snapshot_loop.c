@@ -1,5 +1,5 @@
-/* One turn of the snapshot loop (snapshot_loop.h): requests, the policy, the last one of a drain;
- * and what is in snapshot.dir at the start. */
+/* One turn of the snapshot loop (snapshot_loop.h): requests, the policy, the last snapshot of a
+ * drain; and reading snapshot.dir at the start. */
 #include "loops/snapshot_loop.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void answer(struct fr_snapshot_loop *loop, const char *id)
     enum fr_status status = fr_snapshots_take(loop, &snapshot, &err);
     if (status == FR_OK)
         status = fr_snapshots_path(loop, snapshot.name, path, &err);
-    if (status != FR_E_CANCELLED) /* the next process takes it */
+    if (status != FR_E_CANCELLED) /* a cancelled request is left to the next process */
         fr_snapshots_report(loop, status, "request", &err);
     struct fr_err unsaid = {0};
     if (status != FR_E_CANCELLED && fr_snapshot_answer(loop->context->conf->state_dir, id,
@@ -27,7 +27,8 @@ static void answer(struct fr_snapshot_loop *loop, const char *id)
         fr_snapshots_report(loop, unsaid.status, "answer", &unsaid);
 }
 
-/* Of the newest snapshot, also one of an earlier process; 0: none. */
+/* Returns when the newest snapshot was written, by this process or an earlier one; 0: there is
+ * none. */
 static int64_t newest_ms(const struct fr_snapshot_loop *loop)
 {
     char path[PATH_MAX];
@@ -45,7 +46,7 @@ static void take_by_policy(struct fr_snapshot_loop *loop)
     uint64_t now_ns = fr_mono_ns(loop->context->clock);
     if (every_ms == 0 || now_ns < loop->due_ns || now_ns < loop->take_retry.next_ns ||
         atomic_load(&loop->appended->epoch) == 0 || fr_trainer_held(loop->trainer) ||
-        !atomic_load(&loop->publish->delta_checked)) /* where the topic is, the manifest says */
+        !atomic_load(&loop->publish->delta_checked)) /* the manifest needs offsets of the topic */
         return;
     last_ms = newest_ms(loop);
     if (last_ms > 0 && last_ms <= now_ms && now_ms - last_ms < every_ms)
@@ -58,15 +59,16 @@ static void take_by_policy(struct fr_snapshot_loop *loop)
     fr_snapshots_report(loop, status, "policy", &err);
     if (status == FR_OK) {
         loop->take_retry = (struct fr_retry){0};
-        /* also when nothing changed, and the newest stays as old as it is */
+        /* even if nothing has changed and the newest snapshot stays */
         loop->due_ns = fr_mono_ns(loop->context->clock) + (uint64_t)every_ms * NS_PER_MS;
     } else {
         fr_snapshots_retry_later(loop, &loop->take_retry);
     }
 }
 
-/* snapshot.at_drain: of the last epoch, as replicas will find it for as long as the daemon is away:
- * CURRENT names it, and the hook ended well. It is tried for until main gives the drain up. */
+/* snapshot.at_drain: takes a snapshot of the last epoch, which replicas begin with while the daemon
+ * is away. It is done when CURRENT names it and its hook has ended with 0, and is tried until the
+ * main thread gives up the drain. */
 static void take_last(struct fr_snapshot_loop *loop)
 {
     struct fr_snapshot snapshot = {0};
@@ -87,8 +89,8 @@ static void take_last(struct fr_snapshot_loop *loop)
     }
 }
 
-/* A drain has export.drain_timeout for all its steps: they begin at once, however long the same
- * ones had failed before. */
+/* A drain has export.drain_timeout for all its steps, so they begin at once even if the same steps
+ * had failed before. */
 static void begin_end(struct fr_snapshot_loop *loop)
 {
     loop->ends = true;
@@ -116,7 +118,7 @@ enum fr_status fr_snapshots_open(struct fr_snapshot_loop *loop, struct fr_err *e
     struct fr_durable_status durable;
     enum fr_status status = find_dir(loop, err);
     if (status == FR_OK)
-        status = fr_snapshot_place(loop->dir, err);
+        status = fr_snapshot_check_place(loop->dir, err);
     if (status == FR_OK)
         status = fr_snapshot_check_model(loop->dir, loop->context->conf->model, err);
     if (status == FR_OK)
@@ -128,7 +130,7 @@ enum fr_status fr_snapshots_open(struct fr_snapshot_loop *loop, struct fr_err *e
     fr_durable_get_status(loop->durable, &durable);
     bool points = fr_snapshot_current(loop->dir, name);
     for (size_t i = 0; i < n; i++) {
-        /* another model's, or of a history that this state is not: nobody begins with it */
+        /* Of another model or another history, so no replica of this state begins with it. */
         if (all[i].unread != FR_OK || !fr_snapshots_is_own(loop, all[i].name) || all[i].timeline != durable.timeline ||
             all[i].epoch > durable.epoch)
             continue;
@@ -139,7 +141,7 @@ enum fr_status fr_snapshots_open(struct fr_snapshot_loop *loop, struct fr_err *e
         announced |= strcmp(all[i].name, loop->shared.announced.name) == 0 &&
                      memcmp(&all[i].sha256, &loop->shared.announced.sha256, sizeof(all[i].sha256)) == 0;
     }
-    if (!announced) /* gone since */
+    if (!announced) /* the announced snapshot was removed */
         loop->shared.announced = (struct fr_announced_snapshot){0};
     for (size_t i = 0; i < n; i++)
         kept += all[i].unread == FR_OK;
@@ -150,19 +152,25 @@ enum fr_status fr_snapshots_open(struct fr_snapshot_loop *loop, struct fr_err *e
 
 bool fr_snapshots_covers(void *self, const int64_t *low, const int64_t *high, uint32_t partitions)
 {
-    struct fr_snapshot_loop *loop = self;
-    return fr_shared_snapshots_cover(&loop->shared, low, high, partitions);
+    struct fr_shared_snapshots *shared = &((struct fr_snapshot_loop *)self)->shared;
+    pthread_mutex_lock(&shared->lock);
+    const uint64_t *offsets = shared->offsets;
+    bool covered = offsets && shared->n_offsets == partitions;
+    for (uint32_t p = 0; p < partitions && covered; p++)
+        covered = offsets[p] <= INT64_MAX && low[p] <= (int64_t)offsets[p] && (int64_t)offsets[p] <= high[p];
+    pthread_mutex_unlock(&shared->lock);
+    return covered;
 }
 
 enum fr_status fr_step_snapshot(struct fr_snapshot_loop *loop, struct fr_err *err)
 {
-    (void)err; /* nothing here ends the service */
+    (void)err; /* no failure of this loop ends the service */
     if (atomic_load(&loop->context->life->abandon)) {
         fr_hook_end(&loop->hook);
         return FR_EOF;
     }
     uint64_t now_ns = fr_mono_ns(loop->context->clock);
-    /* a drain waits for each step */
+    /* A drain waits for each step, so no turn is skipped. */
     bool ends = atomic_load(&loop->shared.last) == FR_LAST_WANTED;
     if (ends && !loop->ends)
         begin_end(loop);
@@ -173,8 +181,8 @@ enum fr_status fr_step_snapshot(struct fr_snapshot_loop *loop, struct fr_err *er
     if (fr_rewind_step(loop))
         return FR_AGAIN;
     take_last(loop);
-    fr_snapshots_point(loop);
-    fr_snapshots_publish(loop, fr_rewind_made(loop, loop->current.name));
+    fr_snapshots_move_current(loop);
+    fr_snapshots_publish(loop, fr_rewind_is_uploaded(loop, loop->current.name));
     if (fr_snapshot_next_request(loop->context->conf->state_dir, id))
         answer(loop, id);
     else

@@ -2,10 +2,10 @@
  * snapshot`) and at the end of a drain, and follows each to its end: CURRENT names it, the hook
  * uploads it, commits announce it, another one replaces it.
  *
- *   snapshot_take.c      writes one: room, fold, file
- *   snapshot_current.c   CURRENT, hook, announcement, removal of old ones
- *   rewind.c             one that a new timeline begins with
- *   snapshot_loop.c      what is there at the start; the turn: which of these is due
+ *   snapshot_take.c      writes a snapshot: room, fold, file
+ *   snapshot_current.c   CURRENT, hook, announcement, removal of old snapshots
+ *   rewind.c             the snapshot that a new timeline begins with
+ *   snapshot_loop.c      reads the folder at the start; decides which step a turn takes
  *
  * A snapshot is of an epoch all of whose dense parameters are published, so that a replica that
  * begins with it holds the same as one that followed every epoch: cuts publish them while a
@@ -14,8 +14,8 @@
  *
  * Invariants: CURRENT moves only to a snapshot whose epoch the delta topic has acknowledged, while
  * publishing is not held; a snapshot is announced after CURRENT named it and its hook ended well. A
- * step that fails is reported (/healthz, log, answer to the request), counted and tried again; it
- * never ends the service. What CURRENT names or commits announce is never removed.
+ * step that fails is reported (/healthz, log, answer to the request), counted and tried again, and
+ * never ends the service. A snapshot that CURRENT names or commits announce is never removed.
  *
  * Thread: `snapshot`, which owns everything except `shared` (shared_snapshots.h). */
 #ifndef FR_DAEMON_LOOPS_SNAPSHOT_LOOP_H
@@ -40,16 +40,16 @@ struct fr_snapshot_loop {
     const struct fr_shared_publish *publish;
     const struct fr_shared_disk *disk;
     struct fr_shared_fold *fold;
-    /* its own, for heartbeats of long steps */
+    /* this loop's thread, for heartbeats during long steps */
     const struct fr_loop_thread *thread;
-    /* nothing is cut when both are done */
+    /* no epoch follows when both are done */
     const struct fr_loop_thread *trainer_thread, *durable_thread;
     /* own */
     uint64_t looked_ns, due_ns;
     struct fr_retry take_retry, point_retry, hook_retry;
-    bool ends;                          /* a drain wants one: its steps are retried soon */
-    struct fr_snapshot newest, current; /* name "": none */
-    struct fr_snapshot uploaded;        /* what the hook is given */
+    bool ends;                          /* a drain waits for a snapshot: short retries */
+    struct fr_snapshot newest, current; /* name "": there is none */
+    struct fr_snapshot uploaded;        /* the snapshot that the hook is run for */
     struct fr_hook hook;
 };
 
@@ -61,50 +61,53 @@ enum fr_status fr_snapshots_path(const struct fr_snapshot_loop *loop, const char
 void fr_snapshots_report(struct fr_snapshot_loop *loop, enum fr_status status, const char *what,
                          const struct fr_err *err);
 void fr_snapshots_retry_later(const struct fr_snapshot_loop *loop, struct fr_retry *retry);
-/* Writes one: of an epoch whose parameters are all published or, with `least`, of that epoch or a
- * later one. FR_E_EXISTS: *out is there already. */
+/* Writes a snapshot as of an epoch whose parameters are all published or, if `least` is not 0, as
+ * of that epoch or a later one. FR_E_EXISTS: the snapshot exists, and *out describes it. */
 enum fr_status fr_snapshots_write(struct fr_snapshot_loop *loop, uint64_t least, struct fr_snapshot *out,
                                   struct fr_err *err) FR_MUST_CHECK;
-/* Writes one of the newest epoch, unless it exists, and makes it the newest. Failures are
+/* Writes a snapshot of the newest epoch, unless it exists, and makes it the newest. Failures are
  * counted. */
 enum fr_status fr_snapshots_take(struct fr_snapshot_loop *loop, struct fr_snapshot *out,
                                  struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- snapshot_current.c ---- */
 
-/* What follows `snapshot` is from here on all that replicas need of the topic. */
-enum fr_status fr_snapshots_begin_with(struct fr_snapshot_loop *loop, const struct fr_snapshot *snapshot,
-                                       struct fr_err *err) FR_MUST_CHECK;
-/* CURRENT names this one; name "": none of this timeline. */
+/* Reads where the snapshot continues in the topic: replicas need nothing of the topic before
+ * that. */
+enum fr_status fr_snapshots_read_offsets(struct fr_snapshot_loop *loop, const struct fr_snapshot *snapshot,
+                                         struct fr_err *err) FR_MUST_CHECK;
+/* Notes which snapshot CURRENT names; name "": none of this timeline. */
 enum fr_status fr_snapshots_set_current(struct fr_snapshot_loop *loop, const struct fr_snapshot *current,
                                         struct fr_err *err) FR_MUST_CHECK;
-/* Forgets newest and current when they are of another timeline. */
-void fr_snapshots_leave(struct fr_snapshot_loop *loop, uint64_t timeline);
-/* Starts the hook, of which none may run. */
+/* Forgets `newest` and `current` if they are of another timeline. */
+void fr_snapshots_forget_other_timelines(struct fr_snapshot_loop *loop, uint64_t timeline);
+/* Starts the hook for a snapshot. No hook may be running. */
 enum fr_status fr_snapshots_upload(struct fr_snapshot_loop *loop, const struct fr_snapshot *snapshot,
                                    struct fr_err *err) FR_MUST_CHECK;
 bool fr_snapshots_is_own(const struct fr_snapshot_loop *loop, const char *name);
-/* Moves CURRENT to the newest snapshot when that may be, and removes old ones. */
-void fr_snapshots_point(struct fr_snapshot_loop *loop);
-/* Runs the hook for what CURRENT names, and announces it when that ended well. `uploaded`: its hook
- * has run already. */
+/* Moves CURRENT to the newest snapshot if that is allowed now, and removes old snapshots. */
+void fr_snapshots_move_current(struct fr_snapshot_loop *loop);
+/* Runs the hook for the snapshot that CURRENT names, and announces the snapshot when the hook has
+ * ended with 0. uploaded: the hook of that snapshot has run already. */
 void fr_snapshots_publish(struct fr_snapshot_loop *loop, bool uploaded);
 
 /* ---- rewind.c ---- */
 
-/* The publisher's question (fr_publisher_options.rewind); self is the loop. Publish thread: it uses
- * `shared` and what the loop was given. */
+/* Answers the publisher's request (fr_publisher_options.rewind); self is the loop. Called on the
+ * publish thread: it uses only `shared` and the constant members. */
 enum fr_status fr_rewind_ask(void *self, uint64_t least, struct fr_publisher_rewind *out) FR_MUST_CHECK;
-/* Makes the snapshot that was asked for; whether there is something in hand. */
+/* Makes the requested snapshot. Returns whether a request is in progress. */
 bool fr_rewind_step(struct fr_snapshot_loop *loop);
-/* Whether a snapshot of that name was made, and uploaded, for a rewind. */
-bool fr_rewind_made(const struct fr_snapshot_loop *loop, const char *name);
+/* Whether the snapshot of a rewind has this name and was uploaded. */
+bool fr_rewind_is_uploaded(const struct fr_snapshot_loop *loop, const char *name);
 
 /* ---- snapshot_loop.c ---- */
 
-/* Finds what is in snapshot.dir. Before the loop begins, after fr_service_recover. */
+/* Reads snapshot.dir. Called after fr_service_recover and before the loop begins. */
 enum fr_status fr_snapshots_open(struct fr_snapshot_loop *loop, struct fr_err *err) FR_MUST_CHECK;
-/* For the publisher (fr_publisher_options.covers); self is the loop. Publish thread. */
+/* fr_publisher_options.covers: whether the topic, which holds the offsets low to high of each
+ * partition, has everything that follows the snapshot of CURRENT. self is the loop. Called on the
+ * publish thread. */
 bool fr_snapshots_covers(void *self, const int64_t *low, const int64_t *high, uint32_t partitions);
 enum fr_status fr_step_snapshot(struct fr_snapshot_loop *loop, struct fr_err *err) FR_MUST_CHECK;
 

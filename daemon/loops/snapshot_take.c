@@ -1,5 +1,5 @@
-/* One snapshot is written (snapshot_loop.h): room for it, a fold of the epoch it is of, the
- * file. */
+/* Writes one snapshot (snapshot_loop.h): checks for room, waits for the fold of its epoch, and
+ * writes the files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum {
     WAIT_MS = 20,
     /* A cut comes at least every heartbeat (10 s) unless reading pauses; then a fold. */
     WAIT_MAX_MS = 120000,
-    RETRY_MS_MIN = 1000, /* during training; those of a drain are in retry.h */
+    RETRY_MS_MIN = 1000, /* during training; a drain uses the bounds of retry.h */
     RETRY_MS_MAX = 300000,
     NS_PER_MS = 1000000,
     QUOTED_MAX = 2200
@@ -53,7 +53,8 @@ static void beat(void *self)
     fr_http_beat(loop->context->http, loop->thread->beat);
 }
 
-/* The first records are written, so the epoch is decided: cuts follow export.dense_every again. */
+/* Called after each record. With the first one the epoch is decided, so cuts follow
+ * export.dense_every again. */
 static void write_progress(void *self)
 {
     struct fr_snapshot_loop *loop = self;
@@ -61,8 +62,9 @@ static void write_progress(void *self)
     beat(loop);
 }
 
-/* Waits until the folded epoch is `given` or a later one; with 0 until it is one whose parameters
- * are all published and includes everything that was durable when the wait began. */
+/* Waits until the folded epoch is at least `given`. If `given` is 0, waits until all parameters
+ * of the folded epoch are published and it includes every epoch that was durable when the wait
+ * began. */
 static enum fr_status await_fold(struct fr_snapshot_loop *loop, uint64_t given, struct fr_err *err)
 {
     uint64_t least = given ? given : atomic_load(&loop->appended->epoch), begin_ns = fr_mono_ns(loop->context->clock);
@@ -76,8 +78,8 @@ static enum fr_status await_fold(struct fr_snapshot_loop *loop, uint64_t given, 
             atomic_store(&loop->fold->wanted, true);
         if (fr_mono_ns(loop->context->clock) - begin_ns > (uint64_t)WAIT_MAX_MS * NS_PER_MS)
             return fr_err_set(err, FR_E_UNAVAILABLE,
-                              "no epoch with all parameters was cut and folded within %d s: /readyz says why reading "
-                              "or folding waits",
+                              "no epoch with all parameters was cut and folded within %d s: /readyz shows why "
+                              "reading or folding waits",
                               WAIT_MAX_MS / 1000);
         beat(loop);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * (long)NS_PER_MS}, NULL);
@@ -85,7 +87,7 @@ static enum fr_status await_fold(struct fr_snapshot_loop *loop, uint64_t given, 
     return fr_err_set(err, FR_E_CANCELLED, "the daemon stops");
 }
 
-/* What is written is about as large as what is folded, at most. */
+/* Checks for room on the disk. A snapshot is at most about as large as the cold store. */
 static enum fr_status check_room(const struct fr_snapshot_loop *loop, struct fr_err *err)
 {
     struct fr_durable_status durable;
@@ -108,7 +110,8 @@ enum fr_status fr_snapshots_write(struct fr_snapshot_loop *loop, uint64_t least,
 {
     const struct fr_conf *conf = loop->context->conf;
     uint64_t *offsets = fr_alloc(conf->export_.partitions, sizeof(*offsets));
-    /* Before the fold: what the topic has then is of epochs that are folded afterwards. */
+    /* Read before the fold, so that no record before these offsets is later than the folded
+     * epoch. */
     bool known = fr_publisher_offsets(loop->publisher, offsets);
     enum fr_codec_quantize quantize = FR_CODEC_F32;
     if (conf->snapshot.quantize != FR_SNAPSHOT_AS_EXPORT)
@@ -124,7 +127,7 @@ enum fr_status fr_snapshots_write(struct fr_snapshot_loop *loop, uint64_t least,
                                           .delta_offsets = known ? offsets : NULL,
                                           .n_delta_offsets = conf->export_.partitions,
                                           .stop = &loop->context->life->abandon,
-                                          .goes_on = write_progress,
+                                          .progress = write_progress,
                                           .self = loop};
     enum fr_status status = check_room(loop, err);
     atomic_store(&loop->shared.dense_wanted, least == 0);

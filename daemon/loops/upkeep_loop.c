@@ -1,14 +1,14 @@
 /* One turn of the upkeep loop (upkeep_loop.h).
  *
  * A fold may take long, so this thread checks the limits every 20 ms while one runs, before it
- * waits for any disk. Limits include what is on its way: epochs that are cut and not yet in the
- * journal, and the open one (fr_trainer_produced_bytes), because a pause does not take them back.
- * The trainer stops by itself at the limits it was given (fr_trainer_allow).
+ * waits for any disk. Limits include the epochs that are cut and not yet in the journal, and the
+ * open epoch (fr_trainer_produced_bytes), because a pause does not undo them. The trainer stops by
+ * itself at the limits it was given (fr_trainer_allow).
  *
- * The disk. What has to stay free is room for what is on its way, for what a fold of all unfolded
- * epochs may write, for a compaction, and FR_DISK_RESERVE. Reading pauses below that and continues
- * by itself. If somebody else fills the disk, an append waits and is tried again (durable_loop.c),
- * and no fold is begun (fold_loop.c). */
+ * The disk must keep room for the epochs that are not appended yet, for a fold of all unfolded
+ * epochs, for a compaction, and FR_DISK_RESERVE. Below that, reading pauses, and continues by
+ * itself when there is room. If something else fills the disk, an append waits and is tried again
+ * (durable_loop.c), and no fold is begun (fold_loop.c). */
 #include "loops/upkeep_loop.h"
 
 #include <inttypes.h>
@@ -18,8 +18,8 @@
 
 enum { NS_PER_MS = 1000000 };
 
-/* One reading of the limits. `appended` is read before the rest: an epoch that becomes durable in
- * between counts twice, and is never missed. */
+/* One reading of the limits. `appended` is read first, so that an epoch that becomes durable in
+ * between is counted twice rather than missed. */
 struct reading {
     uint64_t appended;
     struct fr_durable_status durable;
@@ -76,7 +76,7 @@ static void allow(struct fr_upkeep_loop *loop, const struct reading *now, bool h
     fr_trainer_allow(loop->trainer, now->appended + more, why, text);
 }
 
-/* Why else reading has to wait. */
+/* Returns the other reasons why reading must wait. */
 static enum fr_pause pressure(const struct fr_upkeep_loop *loop, const struct reading *now, char *text, size_t size)
 {
     const struct fr_durable_status *durable = &now->durable;
@@ -90,7 +90,7 @@ static enum fr_pause pressure(const struct fr_upkeep_loop *loop, const struct re
     if (free_bytes < reserve) {
         snprintf(text, size,
                  "the disk under state_dir has %" PRIu64 " bytes free, and %" PRIu64
-                 " have to stay free for epochs, a fold and compactions; make room, then reading goes on by itself",
+                 " have to stay free for epochs, a fold and compactions; make room, then reading continues by itself",
                  free_bytes, reserve);
         return FR_PAUSE_DISK;
     }
@@ -123,7 +123,7 @@ static void report_hold(struct fr_upkeep_loop *loop, bool held)
     snprintf(
         text, sizeof(text),
         "publishing is held: %d batches in a row gave non-finite numbers and nothing of them could train; lower the "
-        "learning rates or look for broken dense values. It goes on after %d good batches in a row",
+        "learning rates or look for broken dense values. Publishing continues after %d good batches in a row",
         FR_QUARANTINE_STREAK_MAX, FR_QUARANTINE_STREAK_MAX);
     fr_http_reason(loop->context->http, "numbers", held ? text : NULL);
 }
@@ -133,7 +133,7 @@ static enum fr_status acknowledge(struct fr_upkeep_loop *loop, struct fr_err *er
     struct fr_publisher_status publisher;
     fr_publisher_get_status(loop->publisher, &publisher);
     if (publisher.acked == loop->acknowledged)
-        return FR_OK; /* fewer than before when the topic lost some */
+        return FR_OK;
     loop->acknowledged = publisher.acked;
     return fr_durable_acknowledge(loop->durable, publisher.acked, err);
 }
@@ -141,7 +141,7 @@ static enum fr_status acknowledge(struct fr_upkeep_loop *loop, struct fr_err *er
 enum fr_status fr_step_upkeep(struct fr_upkeep_loop *loop, struct fr_err *err)
 {
     if (atomic_load(&loop->context->life->abandon)) {
-        /* The last of a drain. If it fails, the mark is older, and the next start asks the
+        /* The last acknowledgement of a drain. If noting it fails, the next start reads the
          * topic. */
         (void)acknowledge(loop, err);
         return FR_EOF;

@@ -8,7 +8,7 @@
 #include "loops/durable_loop.h"
 
 enum {
-    FR_DISK_LOOK_MS = 200, /* how often free bytes are asked for */
+    FR_DISK_LOOK_MS = 200, /* between two measurements of the free bytes */
     /* Bytes of the disk under state_dir that stay free in addition to what epochs, a fold and a
      * compaction may take: for marks, and for RocksDB's manifests and logs (three of 4 MiB). */
     FR_DISK_RESERVE = 16 << 20,
@@ -18,11 +18,11 @@ enum {
 #define FR_COMPACTION_ROOM ((uint64_t)10 << 30)
 
 /* The disk under state_dir. Written by the upkeep thread, read by the fold loop and the snapshot
- * loop; sequentially consistent. Both are 0 until the disk was looked at; a reader may see the one
- * of this look with the other of the last. */
+ * loop; sequentially consistent. Both are 0 until the disk was first measured; a reader may see one
+ * of the newest measurement and the other of the one before. */
 struct fr_shared_disk {
     _Atomic uint64_t free_bytes;
-    _Atomic uint64_t reserve_bytes; /* has to stay free for reading to continue */
+    _Atomic uint64_t reserve_bytes; /* must stay free for reading to continue */
 };
 
 struct fr_upkeep_loop {
@@ -34,9 +34,9 @@ struct fr_upkeep_loop {
     struct fr_trainer *trainer;
     const struct fr_shared_durable *appended;
     /* own */
-    uint64_t acknowledged; /* epochs that the journal was last given as acknowledged */
+    uint64_t acknowledged; /* the acknowledged epoch that was last passed to the journal */
     uint64_t disk_looked_ns;
-    bool hold_reported; /* the hold of publishing stands in /healthz */
+    bool hold_reported; /* /healthz reports that publishing is held */
 };
 
 enum fr_status fr_step_upkeep(struct fr_upkeep_loop *loop, struct fr_err *err) FR_MUST_CHECK;

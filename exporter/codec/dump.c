@@ -24,7 +24,7 @@ void fr_dump_release(struct fr_dump *dump)
     *dump = (struct fr_dump){0};
 }
 
-/* What a replica holds of a row in i8. */
+/* Returns the values that a replica has of a row in i8. */
 static const void *in_steps(struct fr_dump *dump, const void *values, uint64_t count)
 {
     fr_buffer_clear(&dump->steps);

@@ -1,12 +1,13 @@
 /* MANIFEST.json of a snapshot as bytes (docs/formats/snapshots.md): printed and parsed here only.
  *
  * 64-bit hashes are strings of decimal digits, as keys are in dumps, because JSON numbers beyond
- * 2^53 do not survive every reader. Parsing believes no length and no name: a file's name is never
- * a path, counts have limits, and every key of the format must be there once. A name in `off` may
- * be any text, since a sample file's path stands there; nobody opens it.
+ * 2^53 do not survive every reader. Parsing trusts no length and no name: a file's name is never a
+ * path, counts have limits, and every key of the format must be there once. A name in `off` may be
+ * any text, because it may be the path of a sample file; nobody opens it.
  *
  * The last key is the SHA-256 of all bytes before it. Older manifests end with `files` and have no
- * sum; after `files` nothing else may stand, so that no damage turns one kind into the other.
+ * sum. Nothing else may follow `files`, so that damage cannot turn one kind of manifest into the
+ * other.
  *
  * Thread: any, no state. It opens no file (manifest_files.c). */
 #include "codec/manifest.h"
@@ -24,7 +25,7 @@ enum { HEX_SIZE = 64, DECIMAL_MAX = 20 };
 
 const char fr_manifest_file_name[] = "MANIFEST.json";
 
-/* What follows the bytes that the sum is of: SUM_HEAD, 64 hexadecimal digits, SUM_END. */
+/* The end of a manifest after the summed bytes: SUM_HEAD, 64 hexadecimal digits, SUM_END. */
 #define SUM_HEAD ",\n\"sha256\":\""
 #define SUM_END "\"}\n"
 enum { SUM_HEAD_SIZE = sizeof(SUM_HEAD) - 1, SUM_TAIL_SIZE = SUM_HEAD_SIZE + HEX_SIZE + sizeof(SUM_END) - 1 };
@@ -126,7 +127,7 @@ void fr_manifest_release(struct fr_manifest *manifest)
     *manifest = (struct fr_manifest){0};
 }
 
-/* ---- parsing ---- */
+/* ---- parsing: values ---- */
 
 struct parser {
     struct fr_cursor cursor;
@@ -150,19 +151,37 @@ static enum fr_status next(struct parser *parser, struct fr_token *token)
     return status == FR_OK ? FR_OK : refuse(parser, status, parser->cursor.problem);
 }
 
-static enum fr_status take_number(struct parser *parser, uint64_t max, uint64_t *out)
+static enum fr_status expect(struct parser *parser, enum fr_token_kind kind, const char *what)
 {
     struct fr_token token;
     enum fr_status status = next(parser, &token);
     if (status != FR_OK)
         return status;
-    if (token.kind != FR_TOKEN_UINT || token.u > max)
+    return token.kind == kind ? FR_OK : refuse(parser, FR_E_INVALID, what);
+}
+
+/* A reader of a value writes it to `at`. limit: the largest number, or the room of a text. */
+static enum fr_status read_number(struct parser *parser, void *at, uint64_t limit)
+{
+    struct fr_token token;
+    enum fr_status status = next(parser, &token);
+    if (status != FR_OK)
+        return status;
+    if (token.kind != FR_TOKEN_UINT || token.u > limit)
         return refuse(parser, FR_E_INVALID, "expected a whole number within its range");
-    *out = token.u;
+    *(uint64_t *)at = token.u;
     return FR_OK;
 }
 
-static bool decimal_of(const uint8_t *bytes, size_t size, uint64_t *out)
+static enum fr_status read_u32(struct parser *parser, void *at, uint64_t limit)
+{
+    uint64_t number = 0;
+    enum fr_status status = read_number(parser, &number, limit);
+    *(uint32_t *)at = (uint32_t)number;
+    return status;
+}
+
+static bool parse_decimal(const uint8_t *bytes, size_t size, uint64_t *out)
 {
     uint64_t value = 0;
     if (size == 0 || size > DECIMAL_MAX || (size > 1 && bytes[0] == '0'))
@@ -177,14 +196,14 @@ static bool decimal_of(const uint8_t *bytes, size_t size, uint64_t *out)
     return true;
 }
 
-/* A string of decimal digits. */
-static enum fr_status take_hash(struct parser *parser, uint64_t *out)
+static enum fr_status read_hash(struct parser *parser, void *at, uint64_t limit)
 {
+    (void)limit;
     struct fr_token token;
     enum fr_status status = next(parser, &token);
     if (status != FR_OK)
         return status;
-    return token.kind == FR_TOKEN_STRING && decimal_of(token.bytes, token.size, out)
+    return token.kind == FR_TOKEN_STRING && parse_decimal(token.bytes, token.size, at)
                ? FR_OK
                : refuse(parser, FR_E_INVALID, "expected a string of decimal digits below 2^64");
 }
@@ -200,7 +219,7 @@ static bool is_name(const uint8_t *bytes, size_t size)
     return size > 0;
 }
 
-static enum fr_status keep_name(struct parser *parser, const struct fr_token *token, char *out, size_t room)
+static enum fr_status keep_name(struct parser *parser, const struct fr_token *token, char *out, uint64_t room)
 {
     if (token->kind != FR_TOKEN_STRING || token->size >= room || !is_name(token->bytes, token->size))
         return refuse(parser, FR_E_INVALID, "expected a name of letters, digits, '.', '_' and '-'");
@@ -209,54 +228,151 @@ static enum fr_status keep_name(struct parser *parser, const struct fr_token *to
     return FR_OK;
 }
 
-/* A name of `off`: whatever a position may be called. */
-static enum fr_status keep_text(struct parser *parser, const struct fr_token *token, char *out, size_t room)
-{
-    if (token->kind != FR_TOKEN_STRING || token->size == 0 || token->size >= room ||
-        memchr(token->bytes, 0, token->size))
-        return refuse(parser, FR_E_INVALID, "expected a name of 1 to 249 bytes without NUL");
-    memcpy(out, token->bytes, token->size);
-    out[token->size] = '\0';
-    return FR_OK;
-}
-
-static enum fr_status take_name(struct parser *parser, char *out, size_t room)
+static enum fr_status read_name(struct parser *parser, void *at, uint64_t limit)
 {
     struct fr_token token;
     enum fr_status status = next(parser, &token);
-    return status == FR_OK ? keep_name(parser, &token, out, room) : status;
+    return status == FR_OK ? keep_name(parser, &token, at, limit) : status;
 }
 
-static enum fr_status expect(struct parser *parser, enum fr_token_kind kind, const char *what)
+static enum fr_status read_name_or_null(struct parser *parser, void *at, uint64_t limit)
+{
+    struct fr_token token;
+    enum fr_status status = next(parser, &token);
+    return status != FR_OK || token.kind == FR_TOKEN_NIL ? status : keep_name(parser, &token, at, limit);
+}
+
+static uint8_t nibble(uint8_t c)
+{
+    return (uint8_t)(c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : UINT8_MAX);
+}
+
+static bool parse_sha256(const uint8_t digits[HEX_SIZE], struct fr_sha256 *out)
+{
+    bool good = true;
+    for (size_t i = 0; good && i < HEX_SIZE / 2; i++) {
+        uint8_t high = nibble(digits[2 * i]), low = nibble(digits[2 * i + 1]);
+        good = high < 16 && low < 16;
+        out->bytes[i] = (uint8_t)(high << 4 | (low & 15));
+    }
+    return good;
+}
+
+static enum fr_status read_sha256(struct parser *parser, void *at, uint64_t limit)
+{
+    (void)limit;
+    struct fr_token token;
+    enum fr_status status = next(parser, &token);
+    if (status != FR_OK)
+        return status;
+    bool good = token.kind == FR_TOKEN_STRING && token.size == HEX_SIZE && parse_sha256(token.bytes, at);
+    return good ? FR_OK : refuse(parser, FR_E_INVALID, "expected 64 hexadecimal digits, lower case");
+}
+
+static enum fr_status read_version(struct parser *parser, void *at, uint64_t limit)
+{
+    (void)at;
+    uint64_t version = 0;
+    enum fr_status status = read_number(parser, &version, limit);
+    if (status == FR_OK && version != FR_MANIFEST_VERSION)
+        return fr_err_set(parser->err, FR_E_UNSUPPORTED,
+                          "a snapshot of format %" PRIu64 "; this version reads format %d", version,
+                          FR_MANIFEST_VERSION);
+    return status;
+}
+
+static enum fr_status read_parent(struct parser *parser, void *at, uint64_t limit)
+{
+    (void)at, (void)limit;
+    struct fr_token token;
+    enum fr_status status = next(parser, &token);
+    if (status != FR_OK)
+        return status;
+    return token.kind == FR_TOKEN_NIL ? FR_OK
+                                      : refuse(parser, FR_E_UNSUPPORTED,
+                                               "a snapshot that builds on another one; this version reads whole ones");
+}
+
+static enum fr_status skip(struct parser *parser)
 {
     struct fr_token token;
     enum fr_status status = next(parser, &token);
     if (status != FR_OK)
         return status;
-    return token.kind == kind ? FR_OK : refuse(parser, FR_E_INVALID, what);
+    status = fr_cursor_skip(&parser->cursor, &token);
+    return status == FR_OK ? FR_OK : refuse(parser, status, parser->cursor.problem);
 }
 
-/* ---- lists ---- */
+/* Skips the sum, which was compared before parsing if it is the last key. */
+static enum fr_status read_sum(struct parser *parser, void *at, uint64_t limit)
+{
+    (void)at, (void)limit;
+    return parser->manifest.summed ? skip(parser) : refuse(parser, FR_E_INVALID, "\"sha256\" is not the last");
+}
 
-static enum fr_status take_topic_offsets(struct parser *parser, const char *topic)
+/* ---- parsing: maps with known keys ---- */
+
+struct member {
+    const char *key;
+    enum fr_status (*read)(struct parser *parser, void *at, uint64_t limit);
+    size_t offset;
+    uint64_t limit;
+};
+
+/* Reads the rest of a map into *out. The first n_required members must be there, none may be
+ * there twice, and other keys are ignored. *last: the index of the map's last key; n: it is
+ * another key. */
+static enum fr_status read_map(struct parser *parser, const struct member *members, size_t n, size_t n_required,
+                               void *out, size_t *last)
+{
+    struct fr_token token;
+    enum fr_status status = FR_OK;
+    uint32_t seen = 0;
+    while (status == FR_OK && (status = next(parser, &token)) == FR_OK && token.kind != FR_TOKEN_END) {
+        size_t k = 0;
+        while (k < n && (strlen(members[k].key) != token.size || memcmp(members[k].key, token.bytes, token.size) != 0))
+            k++;
+        if (k < n && (seen >> k & 1))
+            return refuse(parser, FR_E_INVALID, "a key stands twice");
+        seen |= k < n ? 1u << k : 0;
+        *last = k;
+        status = k < n ? members[k].read(parser, (char *)out + members[k].offset, members[k].limit) : skip(parser);
+    }
+    for (size_t k = 0; k < n_required && status == FR_OK; k++)
+        if (!(seen >> k & 1))
+            return fr_err_set(parser->err, FR_E_INVALID, "not a snapshot's manifest: byte %zu: \"%s\" is missing",
+                              fr_cursor_offset(&parser->cursor), members[k].key);
+    return status;
+}
+
+/* ---- parsing: lists ---- */
+
+/* Returns the list with room for one more item. */
+static void *with_room(void *items, size_t n, size_t *capacity, size_t size)
+{
+    if (n < *capacity)
+        return items;
+    *capacity = *capacity ? 2 * *capacity : 16;
+    return fr_realloc(items, *capacity, size);
+}
+
+static enum fr_status read_topic_offsets(struct parser *parser, const char *topic)
 {
     struct fr_manifest *manifest = &parser->manifest;
     struct fr_token token;
     enum fr_status status = expect(parser, FR_TOKEN_MAP, "expected a map of partitions to offsets");
     while (status == FR_OK && (status = next(parser, &token)) == FR_OK && token.kind != FR_TOKEN_END) {
         uint64_t partition = 0;
-        if (!decimal_of(token.bytes, token.size, &partition) || partition > INT32_MAX)
+        if (!parse_decimal(token.bytes, token.size, &partition) || partition > INT32_MAX)
             return refuse(parser, FR_E_INVALID, "expected a partition's number");
         if (manifest->n_offsets == FR_MANIFEST_OFFSETS_MAX)
             return refuse(parser, FR_E_LIMIT, "too many offsets");
-        if (manifest->n_offsets == parser->offsets_capacity) {
-            parser->offsets_capacity = parser->offsets_capacity ? 2 * parser->offsets_capacity : 16;
-            manifest->offsets = fr_realloc(manifest->offsets, parser->offsets_capacity, sizeof(*manifest->offsets));
-        }
+        manifest->offsets =
+            with_room(manifest->offsets, manifest->n_offsets, &parser->offsets_capacity, sizeof(*manifest->offsets));
         struct fr_manifest_offset *offset = &manifest->offsets[manifest->n_offsets];
         snprintf(offset->topic, sizeof(offset->topic), "%s", topic);
         offset->partition = (uint32_t)partition;
-        status = take_number(parser, UINT64_MAX, &offset->next_offset);
+        status = read_number(parser, &offset->next_offset, UINT64_MAX);
         manifest->n_offsets += status == FR_OK;
     }
     return status;
@@ -269,16 +385,19 @@ static int compare_offsets(const void *a, const void *b)
     return order ? order : (left->partition > right->partition) - (left->partition < right->partition);
 }
 
-static enum fr_status take_offsets(struct parser *parser)
+static enum fr_status read_offsets(struct parser *parser, void *at, uint64_t limit)
 {
+    (void)at;
     struct fr_manifest *manifest = &parser->manifest;
     struct fr_token token;
     enum fr_status status = expect(parser, FR_TOKEN_MAP, "\"off\" is no map");
     while (status == FR_OK && (status = next(parser, &token)) == FR_OK && token.kind != FR_TOKEN_END) {
         char topic[FR_MANIFEST_TOPIC_MAX];
-        status = keep_text(parser, &token, topic, sizeof(topic));
-        if (status == FR_OK)
-            status = take_topic_offsets(parser, topic);
+        if (token.kind != FR_TOKEN_STRING || token.size == 0 || token.size >= limit ||
+            memchr(token.bytes, 0, token.size))
+            return refuse(parser, FR_E_INVALID, "expected a name of 1 to 249 bytes without NUL");
+        snprintf(topic, sizeof(topic), "%.*s", (int)token.size, (const char *)token.bytes);
+        status = read_topic_offsets(parser, topic);
     }
     if (status != FR_OK)
         return status;
@@ -290,234 +409,84 @@ static enum fr_status take_offsets(struct parser *parser)
     return FR_OK;
 }
 
-static enum fr_status take_delta_offsets(struct parser *parser)
+static enum fr_status read_delta_offsets(struct parser *parser, void *at, uint64_t limit)
 {
+    (void)at;
     struct fr_manifest *manifest = &parser->manifest;
     struct fr_token token;
     enum fr_status status = expect(parser, FR_TOKEN_ARRAY, "\"delta_offsets\" is no array");
     while (status == FR_OK && (status = next(parser, &token)) == FR_OK && token.kind != FR_TOKEN_END) {
         if (token.kind != FR_TOKEN_UINT)
             return refuse(parser, FR_E_INVALID, "expected an offset");
-        if (parser->n_delta_offsets == FR_DELTA_PARTITIONS_MAX)
+        if (parser->n_delta_offsets == limit)
             return refuse(parser, FR_E_LIMIT, "too many partitions");
-        if (parser->n_delta_offsets == parser->delta_offsets_capacity) {
-            parser->delta_offsets_capacity = parser->delta_offsets_capacity ? 2 * parser->delta_offsets_capacity : 16;
-            manifest->delta_offsets =
-                fr_realloc(manifest->delta_offsets, parser->delta_offsets_capacity, sizeof(*manifest->delta_offsets));
-        }
+        manifest->delta_offsets = with_room(manifest->delta_offsets, parser->n_delta_offsets,
+                                            &parser->delta_offsets_capacity, sizeof(*manifest->delta_offsets));
         manifest->delta_offsets[parser->n_delta_offsets++] = token.u;
     }
     return status;
 }
 
-static uint8_t nibble(uint8_t c)
-{
-    return (uint8_t)(c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : UINT8_MAX);
-}
+#define OF_FILE(member) offsetof(struct fr_manifest_file, member)
+static const struct member file_members[] = {
+    {"name", read_name, OF_FILE(name), FR_MANIFEST_FILE_MAX},
+    {"table", read_name_or_null, OF_FILE(table), sizeof(((struct fr_manifest_file *)0)->table)},
+    {"partition", read_u32, OF_FILE(partition), FR_DELTA_PARTITIONS_MAX - 1},
+    {"rows", read_number, OF_FILE(rows), FR_MANIFEST_FILE_BYTES_MAX},
+    {"bytes", read_number, OF_FILE(bytes), FR_MANIFEST_FILE_BYTES_MAX},
+    {"sha256", read_sha256, OF_FILE(sha256), 0},
+};
 
-static bool sha256_of(const uint8_t digits[HEX_SIZE], struct fr_sha256 *out)
+static enum fr_status read_files(struct parser *parser, void *at, uint64_t limit)
 {
-    bool good = true;
-    for (size_t i = 0; good && i < HEX_SIZE / 2; i++) {
-        uint8_t high = nibble(digits[2 * i]), low = nibble(digits[2 * i + 1]);
-        good = high < 16 && low < 16;
-        out->bytes[i] = (uint8_t)(high << 4 | (low & 15));
-    }
-    return good;
-}
-
-static enum fr_status take_sha256(struct parser *parser, struct fr_sha256 *out)
-{
-    struct fr_token token;
-    enum fr_status status = next(parser, &token);
-    if (status != FR_OK)
-        return status;
-    bool good = token.kind == FR_TOKEN_STRING && token.size == HEX_SIZE && sha256_of(token.bytes, out);
-    return good ? FR_OK : refuse(parser, FR_E_INVALID, "expected 64 hexadecimal digits, lower case");
-}
-
-static enum fr_status take_table(struct parser *parser, struct fr_manifest_file *file)
-{
-    struct fr_token token;
-    enum fr_status status = next(parser, &token);
-    if (status != FR_OK || token.kind == FR_TOKEN_NIL)
-        return status;
-    return keep_name(parser, &token, file->table, sizeof(file->table));
-}
-
-/* ---- maps whose keys are known ---- */
-
-/* Index of the key among n, n when it is none of them; *seen has a bit of each that stood before,
- * and one that stands twice is refused. */
-static enum fr_status find_key(struct parser *parser, const struct fr_token *token, const char *const *keys, size_t n,
-                               uint32_t *seen, size_t *out)
-{
-    size_t k = 0;
-    while (k < n && (strlen(keys[k]) != token->size || memcmp(keys[k], token->bytes, token->size) != 0))
-        k++;
-    if (k < n && (*seen >> k & 1))
-        return refuse(parser, FR_E_INVALID, "a key stands twice");
-    *seen |= k < n ? 1u << k : 0;
-    *out = k;
-    return FR_OK;
-}
-
-static enum fr_status pass_over(struct parser *parser)
-{
-    struct fr_token token;
-    enum fr_status status = next(parser, &token);
-    if (status != FR_OK)
-        return status;
-    status = fr_cursor_skip(&parser->cursor, &token);
-    return status == FR_OK ? FR_OK : refuse(parser, status, parser->cursor.problem);
-}
-
-static enum fr_status missing(struct parser *parser, const char *const *keys, size_t n, uint32_t seen)
-{
-    for (size_t k = 0; k < n; k++)
-        if (!(seen >> k & 1))
-            return fr_err_set(parser->err, FR_E_INVALID, "not a snapshot's manifest: byte %zu: \"%s\" is missing",
-                              fr_cursor_offset(&parser->cursor), keys[k]);
-    return FR_OK;
-}
-
-static enum fr_status take_file_value(struct parser *parser, size_t key, struct fr_manifest_file *file)
-{
-    uint64_t partition = 0;
-    enum fr_status status = FR_OK;
-    switch (key) {
-    case 0:
-        return take_name(parser, file->name, sizeof(file->name));
-    case 1:
-        return take_table(parser, file);
-    case 2:
-        status = take_number(parser, FR_DELTA_PARTITIONS_MAX - 1, &partition);
-        file->partition = (uint32_t)partition;
-        return status;
-    case 3:
-        return take_number(parser, FR_MANIFEST_FILE_BYTES_MAX, &file->rows);
-    case 4:
-        return take_number(parser, FR_MANIFEST_FILE_BYTES_MAX, &file->bytes);
-    case 5:
-        return take_sha256(parser, &file->sha256);
-    default:
-        return pass_over(parser);
-    }
-}
-
-static enum fr_status take_file(struct parser *parser, struct fr_manifest_file *file)
-{
-    static const char *const keys[] = {"name", "table", "partition", "rows", "bytes", "sha256"};
-    struct fr_token token;
-    enum fr_status status = FR_OK;
-    uint32_t seen = 0;
-    size_t key = 0;
-    while ((status = next(parser, &token)) == FR_OK && token.kind != FR_TOKEN_END) {
-        status = find_key(parser, &token, keys, FR_ARRAY_LEN(keys), &seen, &key);
-        if (status == FR_OK)
-            status = take_file_value(parser, key, file);
-        if (status != FR_OK)
-            return status;
-    }
-    return status == FR_OK ? missing(parser, keys, FR_ARRAY_LEN(keys), seen) : status;
-}
-
-static enum fr_status take_files(struct parser *parser)
-{
+    (void)at;
+    enum { N = FR_ARRAY_LEN(file_members) };
     struct fr_manifest *manifest = &parser->manifest;
     struct fr_token token;
+    size_t last = 0;
     enum fr_status status = expect(parser, FR_TOKEN_ARRAY, "\"files\" is no array");
     while (status == FR_OK && (status = next(parser, &token)) == FR_OK && token.kind != FR_TOKEN_END) {
         if (token.kind != FR_TOKEN_MAP)
             return refuse(parser, FR_E_INVALID, "expected a map that describes a file");
-        if (manifest->n_files == FR_MANIFEST_FILES_MAX)
+        if (manifest->n_files == limit)
             return refuse(parser, FR_E_LIMIT, "too many files");
-        if (manifest->n_files == parser->files_capacity) {
-            parser->files_capacity = parser->files_capacity ? 2 * parser->files_capacity : 16;
-            manifest->files = fr_realloc(manifest->files, parser->files_capacity, sizeof(*manifest->files));
-        }
-        manifest->files[manifest->n_files] = (struct fr_manifest_file){0};
-        status = take_file(parser, &manifest->files[manifest->n_files++]);
+        manifest->files =
+            with_room(manifest->files, manifest->n_files, &parser->files_capacity, sizeof(*manifest->files));
+        struct fr_manifest_file *file = &manifest->files[manifest->n_files++];
+        *file = (struct fr_manifest_file){0};
+        status = read_map(parser, file_members, N, N, file, &last);
     }
     return status;
 }
 
-enum key { V, MODEL, FP, TL, E, DIG, T, WM, NP, TOPIC, OFF, DELTA_OFFSETS, PARENT, FILES, SUM, KEYS };
-static const char *const names[KEYS] = {"v",      "model", "fp",    "tl",    "e",   "dig",
-                                        "t",      "wm",    "np",    "topic", "off", "delta_offsets",
-                                        "parent", "files", "sha256"};
+/* ---- parsing: the whole manifest ---- */
 
-static enum fr_status take_version(struct parser *parser)
-{
-    uint64_t version = 0;
-    enum fr_status status = take_number(parser, UINT64_MAX, &version);
-    if (status == FR_OK && version != FR_MANIFEST_VERSION)
-        return fr_err_set(parser->err, FR_E_UNSUPPORTED,
-                          "a snapshot of format %" PRIu64 "; this version reads format %d", version,
-                          FR_MANIFEST_VERSION);
-    return status;
-}
-
-static enum fr_status take_parent(struct parser *parser)
-{
-    struct fr_token token;
-    enum fr_status status = next(parser, &token);
-    if (status != FR_OK)
-        return status;
-    return token.kind == FR_TOKEN_NIL ? FR_OK
-                                      : refuse(parser, FR_E_UNSUPPORTED,
-                                               "a snapshot that builds on another one; this version reads whole ones");
-}
-
-static enum fr_status take_value(struct parser *parser, size_t key)
-{
-    struct fr_manifest *manifest = &parser->manifest;
-    uint64_t number = 0;
-    enum fr_status status = FR_OK;
-    switch (key) {
-    case V:
-        return take_version(parser);
-    case MODEL:
-        return take_name(parser, manifest->model, sizeof(manifest->model));
-    case FP:
-        return take_hash(parser, &manifest->fp);
-    case TL:
-        return take_number(parser, UINT64_MAX, &manifest->timeline);
-    case E:
-        return take_number(parser, UINT64_MAX, &manifest->epoch);
-    case DIG:
-        return take_hash(parser, &manifest->digest);
-    case T:
-        return take_number(parser, INT64_MAX, &manifest->t_ms);
-    case WM:
-        return take_number(parser, INT64_MAX, &manifest->wm_ms);
-    case NP:
-        status = take_number(parser, FR_DELTA_PARTITIONS_MAX, &number);
-        manifest->np = (uint32_t)number;
-        return status;
-    case TOPIC:
-        return take_name(parser, manifest->topic, sizeof(manifest->topic));
-    case OFF:
-        return take_offsets(parser);
-    case DELTA_OFFSETS:
-        return take_delta_offsets(parser);
-    case PARENT:
-        return take_parent(parser);
-    case FILES:
-        return take_files(parser);
-    case SUM: /* compared before parsing, where it is the last of all */
-        return manifest->summed ? pass_over(parser) : refuse(parser, FR_E_INVALID, "\"sha256\" is not the last");
-    default:
-        return pass_over(parser);
-    }
-}
+#define OF(member) offsetof(struct fr_manifest, member)
+static const struct member members[] = {
+    {"v", read_version, 0, UINT64_MAX},
+    {"model", read_name, OF(model), sizeof(((struct fr_manifest *)0)->model)},
+    {"fp", read_hash, OF(fp), 0},
+    {"tl", read_number, OF(timeline), UINT64_MAX},
+    {"e", read_number, OF(epoch), UINT64_MAX},
+    {"dig", read_hash, OF(digest), 0},
+    {"t", read_number, OF(t_ms), INT64_MAX},
+    {"wm", read_number, OF(wm_ms), INT64_MAX},
+    {"np", read_u32, OF(np), FR_DELTA_PARTITIONS_MAX},
+    {"topic", read_name, OF(topic), FR_MANIFEST_TOPIC_MAX},
+    {"off", read_offsets, 0, FR_MANIFEST_TOPIC_MAX},
+    {"delta_offsets", read_delta_offsets, 0, FR_DELTA_PARTITIONS_MAX},
+    {"parent", read_parent, 0, 0},
+    {"files", read_files, 0, FR_MANIFEST_FILES_MAX},
+    {"sha256", read_sum, 0, 0}, /* not in older manifests */
+};
+enum { MEMBERS = FR_ARRAY_LEN(members), SUM = MEMBERS - 1, FILES = MEMBERS - 2 };
 
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* What no value shows on its own. */
+/* Checks what no value shows on its own. */
 static enum fr_status check_whole(struct parser *parser)
 {
     struct fr_manifest *manifest = &parser->manifest;
@@ -544,19 +513,13 @@ static enum fr_status check_whole(struct parser *parser)
 static enum fr_status parse(struct parser *parser)
 {
     struct fr_token token;
-    uint32_t seen = 0;
-    size_t key = 0;
+    size_t last = 0;
     enum fr_status status = expect(parser, FR_TOKEN_MAP, "expected a map");
-    while (status == FR_OK && (status = next(parser, &token)) == FR_OK && token.kind != FR_TOKEN_END) {
-        status = find_key(parser, &token, names, KEYS, &seen, &key);
-        if (status == FR_OK)
-            status = take_value(parser, key);
-    }
     if (status == FR_OK)
-        status = missing(parser, names, SUM, seen);
+        status = read_map(parser, members, MEMBERS, SUM, &parser->manifest, &last);
     if (status != FR_OK)
         return status;
-    if (!parser->manifest.summed && key != FILES)
+    if (!parser->manifest.summed && last != FILES)
         return refuse(parser, FR_E_INVALID, "what follows \"files\" is not the manifest's sum");
     status = fr_cursor_next(&parser->cursor, &token);
     if (status != FR_EOF)
@@ -572,9 +535,10 @@ static bool has_sum(const uint8_t *bytes, size_t size)
 
 static bool sum_fits(const uint8_t *bytes, size_t size)
 {
-    struct fr_sha256 said;
+    struct fr_sha256 stored;
     const struct fr_sha256 sum = fr_sha256(bytes, size - SUM_TAIL_SIZE);
-    return sha256_of(bytes + size - SUM_TAIL_SIZE + SUM_HEAD_SIZE, &said) && memcmp(&sum, &said, sizeof(sum)) == 0;
+    return parse_sha256(bytes + size - SUM_TAIL_SIZE + SUM_HEAD_SIZE, &stored) &&
+           memcmp(&sum, &stored, sizeof(sum)) == 0;
 }
 
 enum fr_status fr_manifest_parse(const void *bytes, size_t size, struct fr_manifest *out, struct fr_err *err)

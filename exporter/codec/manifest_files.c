@@ -1,7 +1,7 @@
-/* The files of a snapshot directory: are they there, and what records do they hold.
+/* The files of a snapshot directory: whether they exist, and their records.
  *
- * A file is read once, in order; each length is compared with what the manifest says is left. The
- * SHA-256 is taken of the bytes that were visited.
+ * A file is read once, in order. Each length is compared with the bytes that are left according to
+ * the manifest. The SHA-256 is computed from the bytes that were visited.
  *
  * Thread: any. It writes nothing. */
 #include "codec/manifest.h"
@@ -43,7 +43,7 @@ enum fr_status fr_manifest_read(const char *dir, struct fr_manifest *out, struct
     return status;
 }
 
-/* Text of a file CURRENT up to its first newline; "": there is none. */
+/* Reads the first line of a file CURRENT; "": there is none. */
 static void read_current(int fd, char name[CURRENT_BYTES_MAX + 1])
 {
     ssize_t size = read(fd, name, CURRENT_BYTES_MAX);
@@ -76,7 +76,7 @@ enum fr_status fr_manifest_find(const char *directory, char path[PATH_MAX], stru
     return path_of(directory, name, path, err);
 }
 
-enum fr_status fr_manifest_look(const char *dir, const struct fr_manifest *manifest, struct fr_err *err)
+enum fr_status fr_manifest_check_sizes(const char *dir, const struct fr_manifest *manifest, struct fr_err *err)
 {
     for (size_t i = 0; i < manifest->n_files; i++) {
         const struct fr_manifest_file *file = &manifest->files[i];
@@ -103,7 +103,7 @@ struct records {
     struct fr_buffer record;
 };
 
-static enum fr_status take(struct records *records, void *bytes, size_t size, struct fr_err *err)
+static enum fr_status read_bytes(struct records *records, void *bytes, size_t size, struct fr_err *err)
 {
     if (fread(bytes, 1, size, records->stream) != size)
         return ferror(records->stream)
@@ -120,7 +120,7 @@ static enum fr_status visit_all(struct records *records, fr_manifest_visit *visi
         uint8_t head[LENGTH_SIZE];
         if (records->left < LENGTH_SIZE)
             return fr_err_set(err, FR_E_CORRUPT, "%s ends inside a length", records->path);
-        enum fr_status status = take(records, head, LENGTH_SIZE, err);
+        enum fr_status status = read_bytes(records, head, LENGTH_SIZE, err);
         if (status != FR_OK)
             return status;
         uint32_t size = fr_load_u32(head);
@@ -128,7 +128,7 @@ static enum fr_status visit_all(struct records *records, fr_manifest_visit *visi
             return fr_err_set(err, FR_E_CORRUPT, "%s: a record of %" PRIu32 " bytes, and %" PRIu64 " are left",
                               records->path, size, records->left);
         fr_buffer_clear(&records->record);
-        status = take(records, fr_buffer_reserve(&records->record, size ? size : 1), size, err);
+        status = read_bytes(records, fr_buffer_reserve(&records->record, size ? size : 1), size, err);
         if (status == FR_OK)
             status = visit(self, records->record.data, size, err);
         if (status != FR_OK)
@@ -158,7 +158,7 @@ enum fr_status fr_manifest_records(const char *dir, const struct fr_manifest_fil
         return fr_err_set(err, FR_E_NO_MEMORY, "memory to read %s was refused", path);
     }
     records.hash = fr_sha256_stream_new();
-    /* A length inside is believed no further than the file goes. */
+    /* The lengths inside are trusted only up to the size of the file. */
     if (fstat(fileno(records.stream), &info) != 0 || (uint64_t)info.st_size != file->bytes)
         status =
             fr_err_set(err, FR_E_CORRUPT, "%s has not the %" PRIu64 " bytes that the manifest says", path, file->bytes);

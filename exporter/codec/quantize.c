@@ -1,16 +1,16 @@
 /* Quantization of published values: f16 and bf16 with round half to even, saturating at the largest
  * finite value.
  *
- * What a replica holds must be a function of the row alone, so the conversions are integer
- * arithmetic on the bits: no rounding mode and no compiler flag takes part. Where the processor has
- * an instruction for f16, it does the finite values with the rounding mode in its operand; the unit
+ * The values of a replica must be a function of the row alone, so the conversions are integer
+ * arithmetic on the bits and depend on no rounding mode or compiler flag. If the processor has an
+ * instruction for f16, it converts finite values, with the rounding mode in its operand; the unit
  * test compares all exponents and roundings with the arithmetic. An infinity counts as saturated, a
  * NaN stays a NaN (its leading payload bits are kept).
  *
  * Source: IEEE 754-2019, section 3.4 (binary16), 4.3.1.
  *
- * i8 is per row of a part: scale = max |v| / 127, q = v / scale to the nearest (half to even);
- * a replica holds q * scale. A row of zeros, or so small that its scale vanishes, is zeros.
+ * i8 is per row of a part: scale = max |v| / 127, q = v / scale to the nearest (half to even); a
+ * replica holds q * scale. A row of zeros, or so small that its scale vanishes, is zeros.
  *
  * Thread: any, no state. */
 #include "codec/codec.h"
@@ -24,7 +24,7 @@
 #include <immintrin.h>
 #endif
 
-/* From the second on, in magnitude, rounding would leave f16's finite range: 65520. */
+/* From F16_OVERFLOW (65520) on, in magnitude, rounding would leave the finite range of f16. */
 enum { F16_LARGEST = 0x7bff, F16_OVERFLOW = 0x477ff000, BF16_LARGEST = 0x7f7f };
 #define I8_LARGEST 127.0f
 
@@ -33,7 +33,7 @@ uint16_t fr_f16_from_f32(float value, uint64_t *saturated)
     uint32_t bits = fr_f32_bits(value);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
     uint32_t magnitude = bits & 0x7fffffffu;
-    /* NaN: a payload that falls off whole would turn it into an infinity */
+    /* A NaN keeps a payload that is not 0; otherwise it would become an infinity. */
     if (magnitude > 0x7f800000u) {
         uint16_t payload = (uint16_t)(magnitude >> 13 & 0x3ffu);
         return (uint16_t)(sign | 0x7c00u | (payload ? payload : 1u));
@@ -68,8 +68,9 @@ static void convert_each(const uint8_t *values, size_t count, uint8_t *out, uint
 #if defined(__x86_64__)
 enum { LANES = 8 };
 
-/* The instruction rounds as we do and keeps subnormals whatever the control register says. What is
- * not finite afterwards, or was not before, goes the way above. */
+/* The instruction rounds like fr_f16_from_f32 and keeps subnormals whatever the control
+ * register holds. Values that are not finite before or after the conversion are converted by
+ * that function. */
 __attribute__((target("avx2,f16c"))) static void convert_f16c(const uint8_t *values, size_t count, uint8_t *out,
                                                               uint64_t *saturated)
 {
@@ -89,7 +90,7 @@ __attribute__((target("avx2,f16c"))) static void convert_f16c(const uint8_t *val
 
 void fr_f16_from_f32s(const uint8_t *values, size_t count, uint8_t *out, uint64_t *saturated)
 {
-    /* AVX2 came after F16C, and not every compiler knows that one's name here */
+    /* Processors with AVX2 have F16C, whose name not every compiler accepts here. */
     if (__builtin_cpu_supports("avx2"))
         convert_f16c(values, count, out, saturated);
     else
@@ -153,8 +154,7 @@ float fr_codec_i8_scale(const uint8_t *values, size_t count)
 
 float fr_codec_i8(const uint8_t *values, size_t count, int8_t *out, uint64_t *saturated)
 {
-    /* Adding it leaves no room for a fraction, so the sum is rounded as every sum is: half to
-     * even. */
+    /* Adding this number leaves no bits for a fraction, so the sum is rounded half to even. */
     const float whole = 12582912.0f; /* 1.5 * 2^23 */
     float scale = fr_codec_i8_scale(values, count);
     for (size_t i = 0; i < count; i++) {

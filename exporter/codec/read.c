@@ -1,17 +1,20 @@
-/* The reader of delta records turns bytes into checked views into them (docs/formats/deltas.md).
+/* The reader of delta records turns bytes into checked views of these bytes
+ * (docs/formats/deltas.md).
  *
- * One pass over the map notes where every known field's value lies; then version, envelope and the
- * fields of the kind are checked, in whatever order and encoding the writer chose. Every length is
+ * One pass over the map notes where the value of every known field lies. Then version, envelope and
+ * the fields of the kind are checked, whatever order and encoding the writer chose. Every length is
  * compared with the bytes and with rows x dim before it is used, so a caller may index without
- * further checks. The crc is checked first: nothing of a record that fails it is looked at.
+ * further checks. The crc is checked first: nothing else of a record with a wrong crc is read.
  *
- * Thread: any, no state. It does not allocate, or know any model (table, part and parameter names
- * are the caller's to judge). */
+ * Thread: any, no state. The reader does not allocate and knows no model, so the caller judges
+ * names of tables, parts and parameters. */
 #include "codec/codec.h"
 
+#include "base/check.h"
 #include "base/crc32c.h"
 #include "base/cursor.h"
 #include "base/math.h"
+#include "value_columns.h"
 
 enum { CRC_FIELD_SIZE = 9 };
 
@@ -120,7 +123,7 @@ static void open_cursor(struct fr_cursor *cursor, const uint8_t *begin, const ui
     cursor->string_max = UINT32_MAX; /* cfg may be as long as a record */
 }
 
-/* The bytes are one map and nothing else. */
+/* Reads bytes that must be one map and nothing else. */
 static enum fr_status scan_value(struct parse *parse, const uint8_t *begin, const uint8_t *end)
 {
     struct fr_cursor cursor;
@@ -134,7 +137,7 @@ static enum fr_status scan_value(struct parse *parse, const uint8_t *begin, cons
     return fr_cursor_next(&cursor, &token) == FR_EOF ? FR_OK : cursor_error(&cursor, parse->err);
 }
 
-static enum fr_status take_uint(struct parse *parse, enum field field, uint64_t limit, uint64_t *out)
+static enum fr_status get_uint(struct parse *parse, enum field field, uint64_t limit, uint64_t *out)
 {
     const struct value *value = &parse->fields[field];
     if (!value->present)
@@ -145,16 +148,16 @@ static enum fr_status take_uint(struct parse *parse, enum field field, uint64_t 
     return FR_OK;
 }
 
-static enum fr_status take_u32(struct parse *parse, enum field field, uint32_t *out)
+static enum fr_status get_u32(struct parse *parse, enum field field, uint32_t *out)
 {
     uint64_t wide = 0;
-    enum fr_status status = take_uint(parse, field, UINT32_MAX, &wide);
+    enum fr_status status = get_uint(parse, field, UINT32_MAX, &wide);
     if (status == FR_OK)
         *out = (uint32_t)wide;
     return status;
 }
 
-static enum fr_status take_time(struct parse *parse, enum field field, int64_t *out)
+static enum fr_status get_time(struct parse *parse, enum field field, int64_t *out)
 {
     const struct value *value = &parse->fields[field];
     if (value->present && value->token.kind == FR_TOKEN_INT) {
@@ -162,13 +165,13 @@ static enum fr_status take_time(struct parse *parse, enum field field, int64_t *
         return FR_OK;
     }
     uint64_t wide = 0;
-    enum fr_status status = take_uint(parse, field, INT64_MAX, &wide);
+    enum fr_status status = get_uint(parse, field, INT64_MAX, &wide);
     if (status == FR_OK)
         *out = (int64_t)wide;
     return status;
 }
 
-static enum fr_status take_text(struct parse *parse, enum field field, struct fr_delta_text *out)
+static enum fr_status get_text(struct parse *parse, enum field field, struct fr_delta_text *out)
 {
     const struct value *value = &parse->fields[field];
     if (!value->present || value->token.kind != FR_TOKEN_STRING)
@@ -177,7 +180,7 @@ static enum fr_status take_text(struct parse *parse, enum field field, struct fr
     return FR_OK;
 }
 
-static enum fr_status take_bin(struct parse *parse, enum field field, const uint8_t **bytes, uint32_t *size)
+static enum fr_status get_bin(struct parse *parse, enum field field, const uint8_t **bytes, uint32_t *size)
 {
     const struct value *value = &parse->fields[field];
     if (!value->present || value->token.kind != FR_TOKEN_BIN)
@@ -187,7 +190,7 @@ static enum fr_status take_bin(struct parse *parse, enum field field, const uint
     return FR_OK;
 }
 
-static enum fr_status take_span(struct parse *parse, enum field field, const uint8_t **bytes, size_t *size)
+static enum fr_status get_span(struct parse *parse, enum field field, const uint8_t **bytes, size_t *size)
 {
     const struct value *value = &parse->fields[field];
     if (!value->present)
@@ -202,13 +205,12 @@ static bool text_is(const struct fr_delta_text *text, const char *name)
     return text->size == strlen(name) && memcmp(text->bytes, name, text->size) == 0;
 }
 
-static enum fr_status take_quantize(struct parse *parse, enum fr_codec_quantize *out)
+static enum fr_status get_quantize(struct parse *parse, enum fr_codec_quantize *out)
 {
-    static const char *const names[] = {"f32", "f16", "bf16", "i8"};
     struct fr_delta_text text = {0};
-    enum fr_status status = take_text(parse, F_Q, &text);
+    enum fr_status status = get_text(parse, F_Q, &text);
     for (int q = FR_CODEC_F32; status == FR_OK && q <= FR_CODEC_I8; q++)
-        if (text_is(&text, names[q])) {
+        if (text_is(&text, fr_codec_quantize_name((enum fr_codec_quantize)q))) {
             *out = (enum fr_codec_quantize)q;
             return FR_OK;
         }
@@ -217,18 +219,13 @@ static enum fr_status take_quantize(struct parse *parse, enum fr_codec_quantize 
                                         text.size > 16 ? 16 : (int)text.size, text.bytes);
 }
 
-static size_t quantize_width(enum fr_codec_quantize quantize)
-{
-    return quantize == FR_CODEC_F32 ? 4 : quantize == FR_CODEC_I8 ? 1 : 2;
-}
-
 /* Checks that u64 keys ascend strictly and are all of this record's partition. The partition grows
  * with the key, so the ends suffice. */
-static enum fr_status take_keys(struct parse *parse, const struct fr_delta_record *record, const uint8_t **keys,
-                                uint32_t *n_rows)
+static enum fr_status get_keys(struct parse *parse, const struct fr_delta_record *record, const uint8_t **keys,
+                               uint32_t *n_rows)
 {
     uint32_t size = 0;
-    enum fr_status status = take_bin(parse, F_KEYS, keys, &size);
+    enum fr_status status = get_bin(parse, F_KEYS, keys, &size);
     if (status != FR_OK)
         return status;
     if (size % 8 != 0)
@@ -250,22 +247,22 @@ static enum fr_status read_segment(struct parse *outer, const uint8_t *begin, co
     enum fr_status status = scan_value(&parse, begin, end);
     uint32_t dim = 0, size = 0;
     if (status == FR_OK)
-        status = take_text(&parse, F_PART, &out->rows.segments[s].part);
+        status = get_text(&parse, F_PART, &out->rows.segments[s].part);
     if (status == FR_OK)
-        status = take_u32(&parse, F_DIM, &dim);
+        status = get_u32(&parse, F_DIM, &dim);
     if (status == FR_OK)
-        status = take_quantize(&parse, &out->rows.segments[s].quantize);
+        status = get_quantize(&parse, &out->rows.segments[s].quantize);
     if (status == FR_OK)
-        status = take_bin(&parse, F_VALS, &out->rows.segments[s].values, &size);
+        status = get_bin(&parse, F_VALS, &out->rows.segments[s].values, &size);
     if (status != FR_OK)
         return status;
     /* At most 2^29 rows (they came as bytes) times 2^32 times 4: below 2^64. */
-    if (dim == 0 || (uint64_t)out->rows.n_rows * dim * quantize_width(out->rows.segments[s].quantize) != size)
+    if (dim == 0 || (uint64_t)out->rows.n_rows * dim * fr_codec_width(out->rows.segments[s].quantize) != size)
         return bad(&parse, F_VALS, "does not hold rows x dim values");
     out->rows.segments[s].dim = dim;
     out->rows.segments[s].scales = NULL;
     if (out->rows.segments[s].quantize == FR_CODEC_I8) {
-        status = take_bin(&parse, F_SC, &out->rows.segments[s].scales, &size);
+        status = get_bin(&parse, F_SC, &out->rows.segments[s].scales, &size);
         if (status == FR_OK && size != (uint64_t)out->rows.n_rows * 4)
             return bad(&parse, F_SC, "does not hold one scale a row");
     }
@@ -274,9 +271,9 @@ static enum fr_status read_segment(struct parse *outer, const uint8_t *begin, co
 
 static enum fr_status read_rows(struct parse *parse, struct fr_delta_record *out)
 {
-    enum fr_status status = take_text(parse, F_TB, &out->rows.table);
+    enum fr_status status = get_text(parse, F_TB, &out->rows.table);
     if (status == FR_OK)
-        status = take_keys(parse, out, &out->rows.keys, &out->rows.n_rows);
+        status = get_keys(parse, out, &out->rows.keys, &out->rows.n_rows);
     if (status != FR_OK)
         return status;
     const struct value *value = &parse->fields[F_SEG];
@@ -303,11 +300,11 @@ static enum fr_status read_rows(struct parse *parse, struct fr_delta_record *out
 static enum fr_status read_drop(struct parse *parse, struct fr_delta_record *out)
 {
     uint32_t size = 0;
-    enum fr_status status = take_text(parse, F_TB, &out->drop.table);
+    enum fr_status status = get_text(parse, F_TB, &out->drop.table);
     if (status == FR_OK)
-        status = take_keys(parse, out, &out->drop.keys, &out->drop.n_rows);
+        status = get_keys(parse, out, &out->drop.keys, &out->drop.n_rows);
     if (status == FR_OK)
-        status = take_bin(parse, F_WHY, &out->drop.why, &size);
+        status = get_bin(parse, F_WHY, &out->drop.why, &size);
     if (status == FR_OK && size != out->drop.n_rows)
         return bad(parse, F_WHY, "does not hold one reason a key");
     return status;
@@ -336,20 +333,20 @@ static enum fr_status read_shape(struct parse *parse, struct fr_delta_record *ou
 static enum fr_status read_dense(struct parse *parse, struct fr_delta_record *out)
 {
     uint32_t size = 0;
-    enum fr_status status = take_text(parse, F_NAME, &out->dense.name);
+    enum fr_status status = get_text(parse, F_NAME, &out->dense.name);
     if (status == FR_OK)
         status = read_shape(parse, out);
     if (status == FR_OK)
-        status = take_quantize(parse, &out->dense.quantize);
+        status = get_quantize(parse, &out->dense.quantize);
     if (status == FR_OK)
-        status = take_uint(parse, F_OFF, UINT64_MAX, &out->dense.offset);
+        status = get_uint(parse, F_OFF, UINT64_MAX, &out->dense.offset);
     if (status == FR_OK)
-        status = take_bin(parse, F_VALS, &out->dense.values, &size);
+        status = get_bin(parse, F_VALS, &out->dense.values, &size);
     if (status != FR_OK)
         return status;
     if (out->dense.quantize == FR_CODEC_I8)
         return bad(parse, F_Q, "is i8, which dense parameters do not have");
-    size_t width = quantize_width(out->dense.quantize);
+    size_t width = fr_codec_width(out->dense.quantize);
     uint64_t total = (uint64_t)out->dense.shape[0] * out->dense.shape[1];
     out->dense.n_values = size / width;
     if (size % width != 0 || out->dense.offset > total || out->dense.n_values > total - out->dense.offset)
@@ -359,45 +356,45 @@ static enum fr_status read_dense(struct parse *parse, struct fr_delta_record *ou
 
 static enum fr_status read_commit(struct parse *parse, struct fr_delta_record *out)
 {
-    enum fr_status status = take_u32(parse, F_N, &out->commit.n_pieces);
+    enum fr_status status = get_u32(parse, F_N, &out->commit.n_pieces);
     if (status == FR_OK && out->commit.n_pieces != out->piece)
         return bad(parse, F_N, "is not the commit's own piece number");
     if (status == FR_OK)
-        status = take_uint(parse, F_ROWS, UINT64_MAX, &out->commit.n_rows);
+        status = get_uint(parse, F_ROWS, UINT64_MAX, &out->commit.n_rows);
     if (status == FR_OK)
-        status = take_uint(parse, F_DROPS, UINT64_MAX, &out->commit.n_drops);
+        status = get_uint(parse, F_DROPS, UINT64_MAX, &out->commit.n_drops);
     if (status == FR_OK)
-        status = take_uint(parse, F_PREV, UINT64_MAX, &out->commit.previous);
+        status = get_uint(parse, F_PREV, UINT64_MAX, &out->commit.previous);
     if (status == FR_OK)
-        status = take_time(parse, F_WM, &out->commit.wm_ms);
+        status = get_time(parse, F_WM, &out->commit.wm_ms);
     if (status == FR_OK)
-        status = take_uint(parse, F_SAMPLES, UINT64_MAX, &out->commit.samples);
+        status = get_uint(parse, F_SAMPLES, UINT64_MAX, &out->commit.samples);
     if (status == FR_OK)
-        status = take_span(parse, F_AUC, &out->commit.auc, &out->commit.auc_size);
+        status = get_span(parse, F_AUC, &out->commit.auc, &out->commit.auc_size);
     if (status == FR_OK)
-        status = take_span(parse, F_OFF, &out->commit.offsets, &out->commit.offsets_size);
+        status = get_span(parse, F_OFF, &out->commit.offsets, &out->commit.offsets_size);
     if (status == FR_OK)
-        status = take_time(parse, F_T, &out->commit.t_ms);
+        status = get_time(parse, F_T, &out->commit.t_ms);
     if (status == FR_OK)
-        status = take_span(parse, F_SNAP, &out->commit.snap, &out->commit.snap_size);
+        status = get_span(parse, F_SNAP, &out->commit.snap, &out->commit.snap_size);
     return status;
 }
 
 static enum fr_status read_model(struct parse *parse, struct fr_delta_record *out)
 {
-    enum fr_status status = take_text(parse, F_CFG, &out->model_record.cfg);
-    return status == FR_OK ? take_text(parse, F_KERNEL, &out->model_record.kernel) : status;
+    enum fr_status status = get_text(parse, F_CFG, &out->model_record.cfg);
+    return status == FR_OK ? get_text(parse, F_KERNEL, &out->model_record.kernel) : status;
 }
 
 static enum fr_status read_rewind(struct parse *parse, struct fr_delta_record *out)
 {
-    enum fr_status status = take_uint(parse, F_TO, UINT64_MAX - 1, &out->rewind.to);
-    return status == FR_OK ? take_text(parse, F_SNAP, &out->rewind.snap) : status;
+    enum fr_status status = get_uint(parse, F_TO, UINT64_MAX - 1, &out->rewind.to);
+    return status == FR_OK ? get_text(parse, F_SNAP, &out->rewind.snap) : status;
 }
 
 static enum fr_status read_envelope(struct parse *parse, struct fr_delta_record *out)
 {
-    enum fr_status status = take_text(parse, F_M, &out->model);
+    enum fr_status status = get_text(parse, F_M, &out->model);
     static const struct {
         enum field field;
         size_t at;
@@ -406,17 +403,17 @@ static enum fr_status read_envelope(struct parse *parse, struct fr_delta_record 
                 {F_E, offsetof(struct fr_delta_record, epoch)},
                 {F_FROM, offsetof(struct fr_delta_record, from)},
                 {F_DIG, offsetof(struct fr_delta_record, digest)}};
-    for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]) && status == FR_OK; i++) {
+    for (size_t i = 0; i < FR_ARRAY_LEN(wide) && status == FR_OK; i++) {
         uint64_t number = 0;
-        status = take_uint(parse, wide[i].field, UINT64_MAX, &number);
+        status = get_uint(parse, wide[i].field, UINT64_MAX, &number);
         memcpy((char *)out + wide[i].at, &number, sizeof(number));
     }
     if (status == FR_OK)
-        status = take_u32(parse, F_P, &out->partition);
+        status = get_u32(parse, F_P, &out->partition);
     if (status == FR_OK)
-        status = take_u32(parse, F_NP, &out->np);
+        status = get_u32(parse, F_NP, &out->np);
     if (status == FR_OK)
-        status = take_u32(parse, F_I, &out->piece);
+        status = get_u32(parse, F_I, &out->piece);
     if (status != FR_OK)
         return status;
     if (out->model.size == 0 || out->model.size > 127)
@@ -439,10 +436,10 @@ static enum fr_status read_kind(struct parse *parse, struct fr_delta_record *out
                  {"dense", FR_DELTA_DENSE, read_dense, true},     {"model", FR_DELTA_MODEL, read_model, true},
                  {"rewind", FR_DELTA_REWIND, read_rewind, false}, {"commit", FR_DELTA_COMMIT, read_commit, false}};
     struct fr_delta_text kind = {0};
-    enum fr_status status = take_text(parse, F_K, &kind);
+    enum fr_status status = get_text(parse, F_K, &kind);
     if (status != FR_OK)
         return status;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+    for (size_t i = 0; i < FR_ARRAY_LEN(kinds); i++) {
         if (!text_is(&kind, kinds[i].name))
             continue;
         out->kind = kinds[i].kind;
@@ -469,7 +466,7 @@ enum fr_status fr_delta_read(const void *bytes, size_t size, struct fr_delta_rec
     enum fr_status status = scan_value(&parse, data, data + size);
     uint64_t version = 0;
     if (status == FR_OK)
-        status = take_uint(&parse, F_V, UINT64_MAX, &version);
+        status = get_uint(&parse, F_V, UINT64_MAX, &version);
     if (status != FR_OK)
         return status;
     if (version != FR_DELTA_VERSION)

@@ -1,6 +1,6 @@
 /* Codec settings as bytes: the head of a journal file (docs/formats/state.md, "Head of a journal
- * file"). It holds everything beside the epoch that its delta records depend on, so that a resend
- * years later is byte-identical whatever the present config says.
+ * file"): everything except the epoch that its delta records depend on, so that a resend years
+ * later is byte-identical under any configuration.
  *
  * Layout (little-endian; text = u32 length, bytes): u32 revision, u32 np, u32 quantize, u64
  * piece_max, u64 fp, text model, text kernel, text cfg, u32 tables, per table: text name, u32
@@ -49,9 +49,9 @@ void fr_codec_settings_encode(const struct fr_codec_settings *settings, struct f
     fr_put_u32(out, fr_crc32c(0, out->data + begin, out->size - begin));
 }
 
-/* Takes a text into a fixed array with its NUL. One that is too long or holds a NUL fails the
- * reader. */
-static void take_name(struct fr_reader *reader, char *out, size_t room)
+/* Reads a text into a fixed array and terminates it. A text that is too long or holds a NUL fails
+ * the reader. */
+static void read_name(struct fr_reader *reader, char *out, size_t room)
 {
     uint32_t size = fr_take_u32(reader);
     const uint8_t *bytes = size < room ? fr_take(reader, size) : NULL;
@@ -63,14 +63,14 @@ static void take_name(struct fr_reader *reader, char *out, size_t room)
     out[size] = '\0';
 }
 
-static void take_table(struct fr_reader *reader, struct fr_codec_table *table)
+static void read_table(struct fr_reader *reader, struct fr_codec_table *table)
 {
-    take_name(reader, table->name, sizeof(table->name));
+    read_name(reader, table->name, sizeof(table->name));
     table->n_parts = fr_take_u32(reader);
     if (table->n_parts == 0 || table->n_parts > FR_CODEC_PARTS_MAX)
         reader->failed = 1;
     for (uint32_t p = 0; p < table->n_parts && !reader->failed; p++) {
-        take_name(reader, table->parts[p].name, sizeof(table->parts[p].name));
+        read_name(reader, table->parts[p].name, sizeof(table->parts[p].name));
         table->parts[p].dim = fr_take_u32(reader);
         if (table->parts[p].dim == 0 || table->parts[p].dim > DIM_MAX)
             reader->failed = 1;
@@ -81,14 +81,14 @@ static void take_table(struct fr_reader *reader, struct fr_codec_table *table)
         reader->failed = 1;
 }
 
-static void take_fields(struct fr_reader *reader, struct fr_codec_settings *settings)
+static void read_fields(struct fr_reader *reader, struct fr_codec_settings *settings)
 {
     settings->np = fr_take_u32(reader);
     uint32_t quantize = fr_take_u32(reader);
     settings->piece_max = fr_take_u64(reader);
     settings->fp = fr_take_u64(reader);
-    take_name(reader, settings->model, sizeof(settings->model));
-    take_name(reader, settings->kernel, sizeof(settings->kernel));
+    read_name(reader, settings->model, sizeof(settings->model));
+    read_name(reader, settings->kernel, sizeof(settings->kernel));
     uint32_t cfg_size = fr_take_u32(reader);
     const uint8_t *cfg = fr_take(reader, cfg_size);
     uint32_t n_tables = fr_take_u32(reader);
@@ -104,7 +104,7 @@ static void take_fields(struct fr_reader *reader, struct fr_codec_settings *sett
     settings->tables = fr_alloc(n_tables ? n_tables : 1, sizeof(*settings->tables));
     settings->n_tables = n_tables;
     for (uint32_t t = 0; t < n_tables && !reader->failed; t++)
-        take_table(reader, &settings->tables[t]);
+        read_table(reader, &settings->tables[t]);
 }
 
 enum fr_status fr_codec_settings_parse(const void *bytes, size_t size, struct fr_codec_settings *out)
@@ -116,7 +116,7 @@ enum fr_status fr_codec_settings_parse(const void *bytes, size_t size, struct fr
     struct fr_codec_settings settings = {.revision = fr_take_u32(&reader)};
     if (settings.revision != FR_CODEC_REVISION)
         return FR_E_UNSUPPORTED;
-    take_fields(&reader, &settings);
+    read_fields(&reader, &settings);
     if (reader.failed || reader.at != reader.end) {
         fr_codec_settings_release(&settings);
         return FR_E_CORRUPT;

@@ -1,8 +1,8 @@
-/* Columns of values: f32 as they are, f16 and bf16 each for itself, i8 by row.
+/* Columns of values: f32 is copied, f16 and bf16 are converted value by value, i8 row by row.
  *
- * Rows lie anywhere in an epoch, so they are fetched ahead, and short ones are converted together.
+ * Rows lie anywhere in an epoch, so they are fetched ahead, and short rows are converted together.
  *
- * Thread: any, no state. It writes no heads of MessagePack (write.c). */
+ * Thread: any, no state. write.c writes the heads of MessagePack. */
 #include "value_columns.h"
 
 enum { ROWS_AHEAD = 16, LINE = 64, TOGETHER_BYTES = 4096 };

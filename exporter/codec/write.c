@@ -7,10 +7,11 @@
  * rows go into a piece depends on settings, table and the length of its own envelope only. The same
  * input gives the same bytes: a resend is byte-identical.
  *
- * What is whole in one record (rewind, model, commit) is read by the reader's code before it goes
- * out, and in builds with FR_READ_BACK every record: what no reader takes is never published.
+ * A record that is whole by itself (rewind, model, commit) is parsed by the reader's code before it
+ * is passed on, and in builds with FR_READ_BACK every record is: a record that readers would refuse
+ * is never published.
  *
- * Thread: any, no state. It does not sort (input comes sorted by table and key), send, or judge
+ * Thread: any, no state. It does not sort (the input is sorted by table and key), send, or judge
  * values. */
 #include "codec/codec.h"
 
@@ -45,9 +46,9 @@ struct writer {
     uint32_t partition, piece;
     uint64_t n_rows, n_drops; /* of this partition so far */
     size_t *at, *end;         /* [n_tables] this partition's rows and drops */
-    size_t *stop;             /* [n_tables] behind the table's last */
+    size_t *stop;             /* [n_tables] after the last row of the table */
     bool any_drops;
-    bool whole; /* the record at hand is all there is of its kind in the partition */
+    bool whole; /* the present record is the only one of its kind in the partition */
     const struct fr_delta_row **picked;
     size_t picked_capacity;
 };
@@ -59,7 +60,7 @@ static int append_packed(void *self, const char *bytes, size_t size)
 }
 
 /* Packing into a buffer that grows or ends the process cannot fail, so the packer's return values
- * say nothing. */
+ * are ignored. */
 static void put_text(struct writer *w, const char *text, size_t size)
 {
     FR_CHECK(size <= UINT32_MAX);
@@ -78,7 +79,7 @@ static void put_uint(struct writer *w, const char *key, uint64_t value)
     msgpack_pack_uint64(&w->packer, value);
 }
 
-/* Times and offsets are unsigned on the wire; what is not known yet (negative) is 0. */
+/* Times and offsets are unsigned in the format; an unknown one (negative) is written as 0. */
 static void put_time(struct writer *w, const char *key, int64_t value)
 {
     put_uint(w, key, value < 0 ? 0 : (uint64_t)value);
@@ -135,7 +136,7 @@ static enum fr_status finish_record(struct writer *w)
     return status;
 }
 
-/* How many elements of `size` bytes still fit into the record after `reserved` bytes of heads. */
+/* Returns how many elements of `size` bytes fit into the record after `reserved` bytes of heads. */
 static size_t room_for(const struct writer *w, size_t reserved, size_t size)
 {
     size_t used = w->record.size + reserved + CRC_FIELD_SIZE;

@@ -86,7 +86,7 @@ static void *write_main(void *self)
                                                 .quantize = &quantize,
                                                 .rate = beside->rate,
                                                 .stop = &beside->ends,
-                                                .goes_on = pass_gate,
+                                                .progress = pass_gate,
                                                 .self = beside};
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     pass_gate(beside);

@@ -29,7 +29,7 @@ BUGS = {
         # The fold stays behind the HWM. Otherwise recovery would catch it first, and this bug is meant for the publisher.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
         # The publish loop is given durable epochs only: the bug gives it the durable module, which also knows the newest one.
-        ("daemon/service.c", "    loops->publish.freshness = loops->durable.freshness = service->freshness;\n",
+        ("daemon/wiring.c", "    loops->publish.freshness = loops->durable.freshness = service->freshness;\n",
          "    loops->publish.freshness = loops->durable.freshness = service->freshness;\n    loops->publish.newest = service->durable;\n"),
         ("daemon/loops/publish_loop.h", "    struct fr_freshness *freshness;\n", "    struct fr_freshness *freshness;\n    struct fr_durable *newest;\n"),
         ("daemon/loops/publish_loop.c", "    enum fr_status status = fr_publisher_step(loop->publisher, TURN_MS, err);\n",

@@ -159,7 +159,7 @@ static enum fr_status take_here(struct fr_durable *durable, const struct argumen
     /* Replicas may begin with the snapshot if all of it has been published on the topic. */
     fr_durable_get_status(durable, &durable_status);
     if (status == FR_OK && durable_status.acked >= taken.epoch)
-        status = fr_snapshot_point(dir, taken.name, err);
+        status = fr_snapshot_set_current(dir, taken.name, err);
     if (status == FR_OK)
         status = join(path, dir, taken.name, err);
     if (status == FR_OK)
@@ -193,7 +193,7 @@ static enum fr_status ask(const struct arguments *arguments, struct fr_err *err)
             "the daemon of %s did not take the snapshot in time: look at its log, or --wait longer; it is still asked for",
             arguments->state);
     if (status == FR_OK)
-        status = fr_snapshot_look(path, &taken, err);
+        status = fr_snapshot_read(path, &taken, err);
     if (status == FR_OK)
         print_one(path, &taken, "");
     return status;

@@ -42,8 +42,16 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
  * is refused when it is loaded. States made by an older version, or whose topics gained partitions,
  * may hold such epochs. */
 bool fr_export_widen(struct fr_codec_settings *settings);
-/* Copies the announced snapshot into the commit, which borrows the snapshot's name. */
-void fr_export_announce_snapshot(const struct fr_announced_snapshot *snapshot, struct fr_delta_commit *commit);
+/* Lists of a commit that was filled from an announcement. The caller frees `offsets`. */
+struct fr_export_announced {
+    struct fr_delta_auc auc[FR_ANNOUNCE_TASKS_MAX];
+    struct fr_delta_offset *offsets;
+};
+/* Fills *commit from an announcement. The commit borrows from the announcement and from *lists. */
+void fr_export_fill_commit(const struct fr_announcement *announcement, struct fr_export_announced *lists,
+                           struct fr_delta_commit *commit);
+/* A dense section as a parameter to publish, which borrows from the view. */
+struct fr_delta_dense fr_export_dense(const struct fr_dense_view *view);
 /* Reads the wall time (Unix ms) of the cut, which is the Kafka timestamp of the epoch's records. */
 enum fr_status fr_export_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err) FR_MUST_CHECK;
 

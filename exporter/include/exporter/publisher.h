@@ -7,8 +7,8 @@
  * an epoch is acknowledged once all its records are.
  *
  * After a fatal error of the producer a new producer is made, which sends again from acked + 1. The
- * topic may then hold records twice; replicas drop the repetitions by rule. The daemon's fold
- * thread takes `acked` from the status and calls fr_durable_acknowledge; the publisher never does.
+ * topic may then hold records twice; replicas drop the repetitions by rule. The daemon's upkeep
+ * thread passes `acked` of the status to fr_durable_acknowledge; the publisher does not.
  *
  * Thread: the publisher thread calls fr_publisher_check and fr_publisher_step, the durable thread
  * calls fr_publisher_offer, and any thread may read the status. */

@@ -47,8 +47,8 @@ struct fr_snapshot_options {
      * unknown. */
     const uint64_t *delta_offsets;
     uint32_t n_delta_offsets;
-    const atomic_bool *stop;     /* when true, writing ends with FR_E_CANCELLED; NULL: never */
-    void (*goes_on)(void *self); /* called at least every 100 ms or 8 MiB; NULL: not called */
+    const atomic_bool *stop;      /* when true, writing ends with FR_E_CANCELLED; NULL: never */
+    void (*progress)(void *self); /* called at least every 100 ms or 8 MiB; NULL: not called */
     void *self;
 };
 /* Writes a snapshot as of the folded epoch; the caller folds before, if needed. FR_E_EXISTS: a
@@ -63,7 +63,7 @@ enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, stru
  * Errors: FR_E_CORRUPT, and those of reading. */
 enum fr_status fr_snapshot_check(const char *path, struct fr_snapshot *out, struct fr_err *err) FR_MUST_CHECK;
 /* Describes a snapshot from its manifest alone. */
-enum fr_status fr_snapshot_look(const char *path, struct fr_snapshot *out, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_snapshot_read(const char *path, struct fr_snapshot *out, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- the folder ---- */
 
@@ -77,15 +77,15 @@ bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX]);
  * models would overwrite each other's CURRENT, and replicas of one would begin with the other. */
 enum fr_status fr_snapshot_check_model(const char *dir, const char *model, struct fr_err *err) FR_MUST_CHECK;
 /* Moves CURRENT, durably, to a snapshot that can be read and belongs to the model that CURRENT
- * names. Errors: those of fr_snapshot_look and fr_snapshot_check_model; CURRENT then stays. */
-enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
+ * names. Errors: those of fr_snapshot_read and fr_snapshot_check_model; CURRENT then stays. */
+enum fr_status fr_snapshot_set_current(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
 /* Removes a snapshot. The directory is renamed first, so that a half-removed snapshot is never
  * found under its name. */
 enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_err *err) FR_MUST_CHECK;
 /* Checks where a folder lies. FR_E_MISMATCH: dir is a state directory or is inside a part of one
  * that holds other files, one of which CURRENT would replace. A dir that does not exist yet is
  * accepted. */
-enum fr_status fr_snapshot_place(const char *dir, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_snapshot_check_place(const char *dir, struct fr_err *err) FR_MUST_CHECK;
 /* Removes the remains of an interrupted write or removal, and answers that were never fetched. */
 enum fr_status fr_snapshot_sweep(const char *dir, struct fr_err *err) FR_MUST_CHECK;
 

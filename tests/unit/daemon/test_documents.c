@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
+#include "documents.h"
 #include "service.h"
 
 enum { DOCUMENTS = 3 };
@@ -125,6 +126,7 @@ FR_FIXTURE(open_world)
     service->registry = fr_registry_new("ctr");
     fr_timings_init(&service->timings, service->registry);
     service->freshness = fr_freshness_new(service->registry, &service->timings);
+    service->documents = fr_documents_new();
     fr_service_wire(service);
     w->trainer.history.watermark_ms = INT64_MIN;
     w->trainer.run.last_loss = NAN;
@@ -136,7 +138,7 @@ FR_FIXTURE(close_world)
     struct fr_service *service = &w->service;
     for (size_t i = 0; i < DOCUMENTS; i++)
         fr_buffer_release(&w->bodies[i]);
-    fr_documents_settled_release(&service->settled);
+    fr_documents_free(service->documents);
     fr_freshness_free(service->freshness);
     fr_registry_free(service->registry);
     fr_loops_release(&service->loops);

@@ -10,10 +10,12 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "progress.h"
 #include "service.h"
 
 struct world {
     struct fr_service service;
+    struct fr_progress progress;
     struct fr_clock_fake clock;
     struct fr_conf conf;
     struct fr_trainer_status trainer;
@@ -113,7 +115,7 @@ static unsigned count(const char *text)
 static void turn_after(int64_t ms)
 {
     fr_clock_fake_advance_ms(&w->clock, ms);
-    fr_progress_turn(&w->service);
+    fr_progress_log(&w->progress, &w->service);
 }
 
 static void pause_by(const char *reason)

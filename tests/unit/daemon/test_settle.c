@@ -3,17 +3,17 @@
 
 #include <stdlib.h>
 
-#include "service.h"
+#include "documents.h"
 
 /* Returns the samples that are shown after a look at `samples`, the newest cut and the durable
  * epoch; -1: none yet. */
-static int64_t look(struct fr_settled *settled, uint64_t samples, uint64_t cut, bool open, uint64_t durable)
+static int64_t look(struct fr_shown_history *settled, uint64_t samples, uint64_t cut, bool open, uint64_t durable)
 {
     struct fr_trainer_status *now = calloc(1, sizeof(*now));
     now->history.samples = samples;
     now->epoch = cut;
     now->open = open;
-    const struct fr_trainer_status *shown = fr_documents_settle(settled, now, durable);
+    const struct fr_trainer_status *shown = fr_documents_shown_history(settled, now, durable);
     int64_t result = shown ? (int64_t)shown->history.samples : -1;
     free(now);
     return result;
@@ -21,14 +21,14 @@ static int64_t look(struct fr_settled *settled, uint64_t samples, uint64_t cut, 
 
 FR_CASE(what_recovery_found_is_shown_at_once)
 {
-    struct fr_settled settled = {0};
+    struct fr_shown_history settled = {0};
     assert_int_equal(look(&settled, 6798176, 91, false, 91), 6798176);
-    fr_documents_settled_release(&settled);
+    fr_documents_shown_release(&settled);
 }
 
 FR_CASE(samples_are_shown_when_their_epoch_is_durable)
 {
-    struct fr_settled settled = {0};
+    struct fr_shown_history settled = {0};
     assert_int_equal(look(&settled, 0, 0, false, 0), 0);
     /* the samples belong to epoch 1, which is open */
     assert_int_equal(look(&settled, 100, 0, true, 0), 0);
@@ -37,12 +37,12 @@ FR_CASE(samples_are_shown_when_their_epoch_is_durable)
     assert_int_equal(look(&settled, 190, 1, true, 1), 100);
     assert_int_equal(look(&settled, 200, 2, false, 1), 100);
     assert_int_equal(look(&settled, 200, 2, false, 2), 200); /* and nothing since */
-    fr_documents_settled_release(&settled);
+    fr_documents_shown_release(&settled);
 }
 
 FR_CASE(what_is_shown_never_falls_and_keeps_up_while_data_comes)
 {
-    struct fr_settled settled = {0};
+    struct fr_shown_history settled = {0};
     int64_t before = -1;
     for (uint64_t turn = 1; turn < 1000; turn++) {
         uint64_t cut = turn / 5, durable = cut > 1 ? cut - 1 : 0;
@@ -53,7 +53,7 @@ FR_CASE(what_is_shown_never_falls_and_keeps_up_while_data_comes)
         assert_true(turn < 30 || shown >= (int64_t)(turn - 20) * 10);
         before = shown;
     }
-    fr_documents_settled_release(&settled);
+    fr_documents_shown_release(&settled);
 }
 
 int main(void)

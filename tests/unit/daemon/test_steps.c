@@ -13,7 +13,7 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
         expect(publish, FR_AGAIN);
         assert_int_equal(w->checks, tries);
         /* a topic that was just made has no leader, which is no problem in the first moments */
-        assert_string_equal(reason("publisher"), wait_ms < FR_RETRY_TOLD_MS ? "" : "as scripted");
+        assert_string_equal(reason("publisher"), wait_ms < FR_RETRY_QUIET_MS ? "" : "as scripted");
         assert_int_equal(strncmp(w->service.life.starting, "as scripted", strlen("as scripted")), 0);
         fr_clock_fake_advance_ms(&w->clock, wait_ms - 1);
         expect(publish, FR_AGAIN);
@@ -59,16 +59,16 @@ FR_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_mi
     w->check = FR_E_UNAVAILABLE;
     for (int second = 0; second < 150; second += 5) {
         expect(publish, FR_AGAIN);
-        lines += retry->told_ns != told;
-        told = retry->told_ns;
+        lines += retry->logged_ns != told;
+        told = retry->logged_ns;
         fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
     }
     assert_int_equal(lines, 3); /* at 0, 60 and 120 s */
-    uint64_t text = retry->told_text;
+    uint64_t text = retry->logged_text;
     w->check = FR_E_DENIED;
     expect(publish, FR_AGAIN);
-    assert_int_equal(retry->told_ns, told);
-    assert_int_equal(retry->told_text, text); /* the same text is not logged again */
+    assert_int_equal(retry->logged_ns, told);
+    assert_int_equal(retry->logged_text, text); /* the same text is not logged again */
 }
 
 FR_CASE(a_check_that_can_never_be_good_ends_the_loop)

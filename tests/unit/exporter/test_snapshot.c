@@ -148,7 +148,7 @@ FR_CASE(what_a_crash_left_is_swept_and_no_snapshot_is)
     free(all);
     assert_int_equal(fr_snapshot_sweep(folder, &err), FR_OK);
     assert_int_not_equal(access(path_of("ctr-1-9.part"), F_OK), 0);
-    assert_int_equal(fr_snapshot_look(path_of(snapshot.name), &snapshot, &err), FR_OK);
+    assert_int_equal(fr_snapshot_read(path_of(snapshot.name), &snapshot, &err), FR_OK);
 }
 
 /* Every file in turn is cut, changed in one byte, and gone. */
@@ -237,10 +237,10 @@ FR_CASE(current_names_what_is_there_or_nothing)
     assert_false(fr_snapshot_current(folder, name));
     struct fr_snapshot snapshot = taken();
     assert_false(fr_snapshot_current(folder, name));
-    assert_int_equal(fr_snapshot_point(folder, snapshot.name, &err), FR_OK);
+    assert_int_equal(fr_snapshot_set_current(folder, snapshot.name, &err), FR_OK);
     assert_true(fr_snapshot_current(folder, name));
     assert_string_equal(name, snapshot.name);
-    assert_int_equal(fr_snapshot_point(folder, "ctr-1-99", &err), FR_E_NOT_FOUND);
+    assert_int_equal(fr_snapshot_set_current(folder, "ctr-1-99", &err), FR_E_NOT_FOUND);
     assert_true(fr_snapshot_current(folder, name));
     assert_int_equal(fr_file_replace(fr_disk_system(), path_of("CURRENT"), "ctr-1-99\n", 9, &err), FR_OK);
     assert_false(fr_snapshot_current(folder, name));
@@ -259,12 +259,12 @@ FR_CASE(no_snapshot_is_written_over_files_of_a_state)
     assert_int_equal(symlink(path, link), 0);
     for (size_t i = 0; i < FR_ARRAY_LEN(taken); i++) {
         snprintf(folder, sizeof(folder), "%s/%s", f.dir, taken[i]);
-        assert_int_equal(fr_snapshot_place(folder, &err), FR_E_MISMATCH);
+        assert_int_equal(fr_snapshot_check_place(folder, &err), FR_E_MISMATCH);
         assert_non_null(strstr(err.text, "name a folder of their own"));
         assert_int_equal(fr_snapshot_write(&how, &snapshot, &err), FR_E_MISMATCH);
     }
     snprintf(folder, sizeof(folder), "%s/other/missing", f.dir);
-    assert_int_equal(fr_snapshot_place(folder, &err), FR_OK);
+    assert_int_equal(fr_snapshot_check_place(folder, &err), FR_OK);
     assert_int_equal(unlink(link), 0);
 }
 
@@ -280,8 +280,8 @@ FR_CASE(current_stays_with_the_model_it_names)
     how.durable = other.durable;
     assert_int_equal(fr_snapshot_write(&how, &second, &err), FR_OK);
     fixture_close(&other);
-    assert_int_equal(fr_snapshot_point(folder, snapshot.name, &err), FR_OK);
-    assert_int_equal(fr_snapshot_point(folder, second.name, &err), FR_E_MISMATCH);
+    assert_int_equal(fr_snapshot_set_current(folder, snapshot.name, &err), FR_OK);
+    assert_int_equal(fr_snapshot_set_current(folder, second.name, &err), FR_E_MISMATCH);
     assert_non_null(strstr(err.text, "a snapshot of model ctr"));
     assert_non_null(strstr(err.text, "give each model its own snapshot.dir"));
     assert_true(fr_snapshot_current(folder, name));

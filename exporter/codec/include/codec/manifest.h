@@ -31,9 +31,9 @@ enum {
     FR_MANIFEST_OFFSETS_MAX = 1 << 16,
     FR_MANIFEST_TOPIC_MAX = 250,
 };
-/* Of a record: no broker takes a larger one, and no reader needs more memory. */
+/* The largest record: no broker accepts a larger one, and no reader needs more memory. */
 #define FR_MANIFEST_RECORD_MAX ((uint32_t)1 << 30)
-/* Of one file: 64 TiB, so that the sum of all does not overflow. */
+/* The largest file: 64 TiB, so that the sum of all files does not overflow. */
 #define FR_MANIFEST_FILE_BYTES_MAX ((uint64_t)1 << 46)
 
 extern const char fr_manifest_file_name[]; /* MANIFEST.json */
@@ -68,7 +68,7 @@ struct fr_manifest {
     uint64_t *delta_offsets;
     struct fr_manifest_file *files; /* in the order to be read; owned */
     size_t n_files;
-    /* Parsed: its bytes had their SHA-256 at the end; false: it is an older one without. */
+    /* Set by parsing: the bytes ended with their SHA-256; false: an older manifest without one. */
     bool summed;
 };
 
@@ -95,8 +95,10 @@ enum fr_status fr_manifest_find(const char *directory, char path[PATH_MAX], stru
  * FR_E_NOT_FOUND: no snapshot there; FR_E_DENIED, FR_E_IO, and what parsing gives. */
 enum fr_status fr_manifest_read(const char *dir, struct fr_manifest *out, struct fr_sha256 *sha256, uint64_t *size,
                                 struct fr_err *err) FR_MUST_CHECK;
-/* Every file is there with its size; nothing is read. FR_E_CORRUPT, FR_E_NOT_FOUND: its name. */
-enum fr_status fr_manifest_look(const char *dir, const struct fr_manifest *manifest, struct fr_err *err) FR_MUST_CHECK;
+/* Checks that every file exists and has its size; contents are not read. FR_E_CORRUPT,
+ * FR_E_NOT_FOUND: the text names the file. */
+enum fr_status fr_manifest_check_sizes(const char *dir, const struct fr_manifest *manifest,
+                                       struct fr_err *err) FR_MUST_CHECK;
 /* Visits the records of one file in order; they are valid during the call. A status of visit other
  * than FR_OK ends it and is returned. FR_E_CORRUPT: another size or SHA-256, or cut records, which
  * may be known only after all were visited: a visitor keeps back what it must not show before

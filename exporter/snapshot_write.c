@@ -1,14 +1,15 @@
-/* Writing a snapshot (snapshot.h): the records of full.h into files by table and partition, then
- * the manifest, then the name.
+/* Writing a snapshot (snapshot.h): first the records of full.h into files by table and partition,
+ * then the manifest, then the name of the directory.
  *
- * A record is appended to its file by open, write and close: a state has more files than a process
- * may have open, and a record is large beside that. Every SYNC_BYTES a file is synced, so that the
- * last sync of a large one does not hold up the journal's. Which file a record belongs to is read
- * from the record, which so is checked once more before it is kept. The manifest is parsed as a
- * reader parses it before the directory gets its name: what nobody can read is never announced.
+ * A record is appended to its file by open, write and close, because a state has more files than a
+ * process may have open, and a record is large compared with the cost of that. A file is synced
+ * every SYNC_BYTES, so that the last sync of a large file does not delay the journal's. The file
+ * that a record belongs to is read from the record, which is thereby checked once more before it is
+ * kept. The manifest is parsed as a reader parses it before the directory gets its name, so a
+ * manifest that no reader can parse is never announced.
  *
- * A directory that stands under the name already and does not read (damaged, or of a version that
- * wrote what it could not read) is replaced, so that it is in nobody's way for ever.
+ * An older directory of the same name that cannot be read (damaged, or of a version that wrote what
+ * it could not read) is replaced. Otherwise it would block its name for ever.
  *
  * Thread: the caller's. It does not fold, and does not decide when. */
 #include "exporter/snapshot.h"
@@ -46,7 +47,7 @@ struct writing {
     const char *dir; /* the temporary one */
     struct fr_manifest manifest;
     size_t files_capacity;
-    struct part *parts; /* [np], of the table or kind at hand */
+    struct part *parts; /* [np] files of the table or kind that is being written */
     enum fr_delta_kind kind;
     char table[64];
     uint64_t begin_ns, written;
@@ -91,7 +92,7 @@ static enum fr_status append(struct writing *w, struct part *part, const void *b
     return close_part(w, fd, path, status);
 }
 
-/* The file is whole: synced, and in the manifest. */
+/* Ends a file: syncs it and adds it to the manifest. */
 static enum fr_status end_part(struct writing *w, struct part *part)
 {
     char path[PATH_MAX];
@@ -134,16 +135,16 @@ static struct fr_snapshot_times times_now(const struct writing *w)
                                       .thread_ns = fr_clock_thread_ns()};
 }
 
-/* Waits until so many bytes may have been written, and the next record may take its share of the
- * processors. */
+/* Waits until the rate allows the bytes that are written, and until the next record is within the
+ * snapshot's share of the processors. */
 static enum fr_status keep_rate(struct writing *w)
 {
     const struct fr_snapshot_options *options = w->options;
     const struct fr_snapshot_times ended = times_now(w);
     uint64_t until = options->awaited ? 0 : fr_snapshot_pace_end(&w->pace, &ended);
     for (;;) {
-        if (options->goes_on)
-            options->goes_on(options->self);
+        if (options->progress)
+            options->progress(options->self);
         if (options->stop && atomic_load(options->stop))
             return fr_err_set(w->err, FR_E_CANCELLED, "the snapshot was given up because the daemon stops");
         uint64_t now = fr_mono_ns(options->clock);
@@ -253,7 +254,7 @@ static enum fr_status describe(struct writing *w, const struct fr_export_full *f
     return FR_OK;
 }
 
-/* Whether readers get out of the text what was put into it. */
+/* Checks that a reader of the text gets the same manifest. */
 static enum fr_status read_back(const struct fr_buffer *text, struct fr_err *err)
 {
     struct fr_manifest manifest = {0};
@@ -307,7 +308,7 @@ static enum fr_status fill(struct writing *w, struct fr_export_full *full)
     return status == FR_EOF ? FR_OK : status;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole snapshot ---- */
 
 static enum fr_status open_full(const struct fr_snapshot_options *options, struct fr_export_full **full,
                                 struct fr_err *err)
@@ -321,8 +322,9 @@ static enum fr_status open_full(const struct fr_snapshot_options *options, struc
                : status;
 }
 
-/* What stands under the name: nothing, a snapshot (FR_E_EXISTS), or what has to make way. */
-static enum fr_status look_before(struct writing *w, const char *path, bool *replaces, struct fr_snapshot *out)
+/* Examines a directory of the same name. *replaces: there is one, and it must make way.
+ * FR_E_EXISTS: there is a snapshot, and *out describes it. */
+static enum fr_status check_existing(struct writing *w, const char *path, bool *replaces, struct fr_snapshot *out)
 {
     char quoted[QUOTED_MAX];
     struct stat info;
@@ -330,7 +332,7 @@ static enum fr_status look_before(struct writing *w, const char *path, bool *rep
     *replaces = lstat(path, &info) == 0;
     if (!*replaces)
         return FR_OK;
-    switch (fr_snapshot_look(path, out, &why)) {
+    switch (fr_snapshot_read(path, out, &why)) {
     case FR_OK:
         return fr_err_set(w->err, FR_E_EXISTS, "%s exists already: nothing changed since", path);
     case FR_E_INVALID:
@@ -344,9 +346,9 @@ static enum fr_status look_before(struct writing *w, const char *path, bool *rep
     }
 }
 
-/* The new directory gets its name; one that stands there goes, and a crash leaves it to the
- * sweep. */
-static enum fr_status name_it(struct writing *w, const char *part, const char *path, bool replaces)
+/* Renames the new directory to its name, and removes an older directory of that name. After a crash
+ * the sweep removes the older directory. */
+static enum fr_status name_directory(struct writing *w, const char *part, const char *path, bool replaces)
 {
     char old[PATH_MAX];
     enum fr_status status = FR_OK;
@@ -362,7 +364,7 @@ static enum fr_status name_it(struct writing *w, const char *part, const char *p
     return status;
 }
 
-/* Under a temporary name, synced, renamed. */
+/* Writes everything under a temporary name, syncs it, and renames the directory. */
 static enum fr_status write_all(struct writing *w, struct fr_export_full *full, struct fr_snapshot *out)
 {
     char name[FR_MANIFEST_NAME_MAX], path[PATH_MAX], part[PATH_MAX];
@@ -372,7 +374,7 @@ static enum fr_status write_all(struct writing *w, struct fr_export_full *full, 
         return fr_err_set(w->err, status, "the snapshot's name is too long");
     status = fr_snapshot_join(path, w->options->dir, name, w->err);
     if (status == FR_OK)
-        status = look_before(w, path, &replaces, out);
+        status = check_existing(w, path, &replaces, out);
     if (status == FR_OK)
         status = fr_snapshot_temporary(w->options->dir, name, part, w->err);
     if (status == FR_OK)
@@ -385,7 +387,7 @@ static enum fr_status write_all(struct writing *w, struct fr_export_full *full, 
     if (status == FR_OK)
         status = finish(w, &written);
     if (status == FR_OK)
-        status = name_it(w, part, path, replaces);
+        status = name_directory(w, part, path, replaces);
     if (status == FR_OK)
         *out = written;
     struct fr_err ignored = {0}; /* what is left is swept at the next start */
@@ -398,7 +400,7 @@ enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, stru
 {
     struct writing w = {.options = options, .disk = fr_disk_system(), .kind = FR_DELTA_UNKNOWN, .err = err};
     struct fr_export_full *full = NULL;
-    enum fr_status status = fr_snapshot_place(options->dir, err);
+    enum fr_status status = fr_snapshot_check_place(options->dir, err);
     if (status == FR_OK)
         status = fr_dir_make(options->dir, err);
     if (status == FR_OK)

@@ -1,10 +1,8 @@
-/* What is sent, with one part for each kind: epochs of the journal, one by one or merged when they
- * are a backlog (publisher_epochs.c); the whole state, with which the topic is filled
- * (publisher_rebase.c); a rewind to a snapshot, with which a new timeline begins
- * (publisher_rewind.c). The parts put records into `outgoing` and return events; the machine
- * decides when each is used (publisher.c). */
-#ifndef FR_EXPORTER_PUBLISHER_WAYS_H
-#define FR_EXPORTER_PUBLISHER_WAYS_H
+/* What the publisher sends: epochs of the journal, one by one or merged when they are a backlog,
+ * and the whole state, with which a topic is filled. The functions put records into the sender's
+ * `outgoing`; publisher_machine.c decides when each is called. */
+#ifndef FR_EXPORTER_PUBLISHER_CONTENT_H
+#define FR_EXPORTER_PUBLISHER_CONTENT_H
 
 #include "exporter/delta.h"
 #include "exporter/full.h"
@@ -37,7 +35,8 @@ enum fr_status fr_publisher_load_merged(struct fr_publisher_epochs *epochs, uint
 
 struct fr_publisher_rebase {
     struct fr_publisher_sender *sender;
-    /* the state must be of a later epoch than this, of which no replica has pieces */
+    /* The state must be as of a later epoch than this one, so that no replica holds pieces of
+     * it. */
     uint64_t above;
     /* NULL: not begun. It outlives a producer, so that a resend has the same bytes. */
     struct fr_export_full *full;
@@ -45,26 +44,13 @@ struct fr_publisher_rebase {
 };
 
 /* Requests that the state is sent as of an epoch later than `above`. A rebase that has begun is
- * kept if its epoch is. */
+ * kept if its epoch is later. */
 void fr_publisher_want_rebase(struct fr_publisher_rebase *rebase, uint64_t above);
 /* Opens the folded state. FR_AGAIN: no late enough epoch is folded and offered yet. */
 enum fr_status fr_publisher_open_rebase(struct fr_publisher_rebase *rebase, struct fr_err *err) FR_MUST_CHECK;
 /* Loads the next records of the state. */
 enum fr_status fr_publisher_load_rebase(struct fr_publisher_rebase *rebase, struct fr_err *err) FR_MUST_CHECK;
-/* Ends the rebase: it is acknowledged, or no longer needed. */
+/* Ends the rebase, which is acknowledged or no longer needed. */
 void fr_publisher_close_rebase(struct fr_publisher_rebase *rebase);
-
-/* ---- a rewind to a snapshot ---- */
-
-struct fr_publisher_rewinding {
-    struct fr_publisher_board *board;
-    uint64_t least;                /* the snapshot is as of this epoch or a later one */
-    bool impossible;               /* there will be no snapshot; this process does not ask again */
-    struct fr_publisher_rewind to; /* the snapshot; epoch 0: none is named */
-};
-
-/* Requests the snapshot from its maker: FR_PUBLISHER_SNAPSHOT_NAMED, FR_PUBLISHER_SNAPSHOT_REFUSED,
- * or FR_PUBLISHER_NO_EVENT while there is no answer. */
-enum fr_publisher_event fr_publisher_ask_rewind(struct fr_publisher_rewinding *rewinding);
 
 #endif

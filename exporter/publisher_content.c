@@ -1,18 +1,26 @@
-/* Epochs of the journal -> outgoing records: one by one, or merged when they are a backlog.
+/* What the publisher sends -> outgoing records (publisher_content.h).
  *
- * A backlog: durable epochs that wait for the topic and take more than export.backlog_max bytes of
- * the journal, as after an outage of the brokers. The next epochs then go out as one, whose `from`
- * is the first of them, MERGE_BYTES of journal at a time, until what waits is within the bound
- * again; so each key and parameter that changed in many of them is sent once, and each partition
- * has one commit. What is sent is a function of the journal and of which epochs were taken: a
- * resend by this process or another one takes the same ones, and gives the same bytes, or others,
- * and gives another epoch; replicas distinguish those by (epoch, from). With export.on_backlog:
- * rebase the whole state goes out instead (publisher.c). In lockstep, where every run writes the
- * same records, nothing is a backlog (max_backlog_bytes is 0).
+ * Epochs of the journal are sent one by one, or merged when they are a backlog: durable epochs that
+ * wait for the topic and take more than export.backlog_max bytes of the journal, as after an outage
+ * of the brokers. The next epochs are then sent as one epoch, whose `from` is the first of them,
+ * MERGE_BYTES of journal at a time, until the waiting epochs are within the bound again. So each
+ * key and parameter that changed in many of them is sent once, and each partition has one commit.
+ * The records are a function of the journal and of the epochs that are merged. A resend by this
+ * process or another one merges the same epochs and has the same bytes, or merges others and is
+ * another epoch; replicas distinguish those by (epoch, from). With export.on_backlog: rebase the
+ * whole state is sent instead. In lockstep, where every run writes the same records, nothing is a
+ * backlog (max_backlog_bytes is 0).
  *
- * Invariants: nothing beyond `offered` (durable, by contract of the caller) is read; each epoch is
- * encoded with the settings of its own journal file. Thread: the publisher thread. */
-#include "publisher_ways.h"
+ * The whole state is one merged epoch, `from` 1, as of the newest folded epoch. Its records come
+ * from full.h piece by piece. The journal keeps the epochs after it, because nothing later is
+ * acknowledged before. If the producer fails in between, the same records are made again from the
+ * same view of the cold store. A new process makes them of a later epoch (publisher_inspection.c),
+ * for which it may have to wait until one is folded. An epoch that is held back is not sent in this
+ * way either.
+ *
+ * Invariants: nothing beyond `offered` is read; each epoch is encoded with the settings of its own
+ * journal file. Thread: the publisher thread. */
+#include "publisher_content.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,10 +29,10 @@
 #include "base/check.h"
 #include "base/log.h"
 
-/* What a merge reads at a time, and holds with the records made of it. */
+/* Journal bytes that one merge reads, and holds together with the records made of them. */
 #define MERGE_BYTES (UINT64_C(32) << 20)
 enum {
-    BACKLOG_EPOCHS = 16, /* fewer are no backlog; so many go out until it is measured again */
+    BACKLOG_EPOCHS = 16, /* fewer epochs are no backlog; it is measured again after so many */
     TIMESTAMP_SKEW_MS = 3600 * 1000,
 };
 
@@ -85,7 +93,8 @@ static enum fr_status encode_with(struct fr_publisher_epochs *epochs, const stru
     return status;
 }
 
-/* As the newest of them. Counts what float16 saturated unless the newest was sent before. */
+/* Encodes the epochs as one, with the number of the newest. Saturated values are counted unless
+ * the newest was sent before. */
 static enum fr_status encode(struct fr_publisher_epochs *epochs, const struct window *window, struct fr_err *err)
 {
     struct fr_publisher_sender *sender = epochs->sender;
@@ -119,8 +128,8 @@ static enum fr_status encode(struct fr_publisher_epochs *epochs, const struct wi
 /* ---- one epoch ---- */
 
 /* The Kafka timestamp is the wall time of the cut. In lockstep the announcement has the watermark
- * instead, event time, and a broker deletes by timestamp: the present replaces a time that is far
- * from it. */
+ * instead, which is event time. Brokers delete by timestamp, so the present replaces a time that is
+ * far from it. */
 static int64_t record_timestamp(const struct fr_publisher_board *board, int64_t cut_ms)
 {
     int64_t now = fr_wall_ms(board->options.clock);
@@ -160,8 +169,8 @@ enum fr_status fr_publisher_load_epoch(struct fr_publisher_epochs *epochs, const
 
 /* ---- merged epochs ---- */
 
-/* Reads epochs first.. that have the head and the timeline of the first into bytes[] and read[];
- * *n: how many there may be, then are. */
+/* Reads the epochs after the newest one sent into bytes[] and read[], as long as they have the head
+ * and the timeline of the first. *n: the most epochs to read; then how many were read. */
 static enum fr_status read_window(struct fr_publisher_epochs *epochs, struct fr_buffer *bytes, struct fr_epoch *read,
                                   size_t *n, struct fr_err *err)
 {
@@ -214,4 +223,76 @@ enum fr_status fr_publisher_load_merged(struct fr_publisher_epochs *epochs, uint
     free(bytes);
     free(read);
     return status;
+}
+
+/* ---- the whole state ---- */
+
+/* Reports whether the rebase waits for a fold, and whether for a later epoch. */
+static void report_wait(struct fr_publisher_rebase *rebase, const struct fr_durable_status *durable)
+{
+    struct fr_publisher_status *tally = &rebase->sender->board->tally;
+    tally->rebasing = true;
+    tally->fold_wanted = durable->folded <= rebase->above;
+    tally->epoch_wanted = durable->epoch <= rebase->above;
+}
+
+void fr_publisher_close_rebase(struct fr_publisher_rebase *rebase)
+{
+    struct fr_publisher_status *tally = &rebase->sender->board->tally;
+    fr_export_full_close(rebase->full);
+    rebase->full = NULL;
+    tally->rebasing = tally->fold_wanted = tally->epoch_wanted = false;
+}
+
+void fr_publisher_want_rebase(struct fr_publisher_rebase *rebase, uint64_t above)
+{
+    struct fr_durable_status durable;
+    fr_durable_get_status(rebase->sender->board->options.durable, &durable);
+    if (rebase->full && above < fr_export_full_epoch(rebase->full).epoch)
+        fr_export_full_rewind(rebase->full);
+    else
+        fr_publisher_close_rebase(rebase);
+    rebase->above = above;
+    report_wait(rebase, &durable);
+}
+
+enum fr_status fr_publisher_open_rebase(struct fr_publisher_rebase *rebase, struct fr_err *err)
+{
+    struct fr_publisher_board *board = rebase->sender->board;
+    struct fr_durable_status durable;
+    if (rebase->full)
+        return FR_OK;
+    fr_durable_get_status(board->options.durable, &durable);
+    uint64_t offered = atomic_load(&board->offered);
+    report_wait(rebase, &durable);
+    if (durable.folded == 0 || durable.folded <= rebase->above || durable.folded > offered)
+        return FR_AGAIN;
+    struct fr_export_full *full = NULL;
+    enum fr_status status = fr_export_full_of_newest(board->options.durable, NULL, &full, err);
+    if (status != FR_OK)
+        return status;
+    uint64_t epoch = fr_export_full_epoch(full).epoch;
+    if (epoch > offered) { /* another fold ended after `durable` was read */
+        fr_export_full_close(full);
+        return FR_AGAIN;
+    }
+    fr_export_full_begin_timeline(full);
+    rebase->full = full;
+    rebase->begun_ns = fr_mono_ns(board->options.clock);
+    fr_log(FR_LOG_INFO, "publisher", "rebase_begin", "topic=%s epoch=%" PRIu64, board->options.topic, epoch);
+    return FR_OK;
+}
+
+enum fr_status fr_publisher_load_rebase(struct fr_publisher_rebase *rebase, struct fr_err *err)
+{
+    struct fr_durable_folded_epoch of = fr_export_full_epoch(rebase->full);
+    struct fr_outgoing *out = &rebase->sender->out;
+    uint64_t saturated = 0;
+    out->epoch = of.epoch;
+    out->begins = true;
+    out->timestamp_ms = fr_wall_ms(rebase->sender->board->options.clock);
+    rebase->sender->known->sent_begin = (struct fr_topic_begin){of.timeline, of.epoch, fr_sha256_u64(&of.digest), 0};
+    enum fr_status status = fr_export_full_next(rebase->full, fr_publisher_add_record, out, &saturated, err);
+    out->ends = status == FR_EOF;
+    return out->ends ? FR_OK : status;
 }

@@ -1,20 +1,21 @@
-/* Wiring: makes each object, gives it to its users, and ends and frees all objects in order.
+/* Makes each object of the service, gives it to its users, and ends and frees all objects in order.
  *
- * At the start HTTP comes first, so that /healthz and /readyz answer during recovery
- * (recovery_thread.c). What the main thread does while the loops run is in run.c. */
-#include "service.h"
-
+ * HTTP comes first, so that /healthz and /readyz answer during recovery (recovery_thread.c). What
+ * the main thread does while the loops run is in run.c. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "documents.h"
 #include "process_limits.h"
+#include "progress.h"
+#include "service.h"
 
-/* ---- wiring ---- */
+/* ---- connections ---- */
 
-/* Gives each loop the modules that exist; once more when others are made. */
+/* Gives each loop the modules that exist. Called again when others have been made. */
 static void wire_modules(struct fr_service *service)
 {
     struct fr_loops *loops = &service->loops;
@@ -96,19 +97,20 @@ static enum fr_status fix_end(void *self, const char *text, size_t size, struct 
 {
     struct fr_service *service = self;
     if (!service->conf->ingest.lockstep)
-        return FR_OK; /* --until end asks for the ends in every run */
+        return FR_OK; /* --until end queries the ends in every run */
     return fr_durable_write_file(service->durable, "lockstep.end", text, size, err);
 }
 
-/* What is needed of the delta topic: back to the oldest kept snapshot, and to the one before while
- * the newest is taken. */
+/* How long the delta topic must keep records: back to the oldest kept snapshot, and to the one
+ * before it while the newest is taken. */
 static int64_t retention_ms(const struct fr_conf *conf)
 {
     return conf->export_.retention == FR_RETENTION_ALL ? 0
                                                        : conf->snapshot.every_ms * ((int64_t)conf->snapshot.keep + 1);
 }
 
-/* Else the topic alone has what a replica needs; in lockstep every run writes the same there. */
+/* Whether new replicas begin with snapshots. If not, the topic alone has what a replica needs. In
+ * lockstep every run must write the same records, so timelines never begin with a snapshot. */
 static bool begins_with_snapshots(const struct fr_conf *conf)
 {
     return conf->export_.retention == FR_RETENTION_SNAPSHOTS && !conf->ingest.lockstep;
@@ -144,7 +146,7 @@ static enum fr_status open_publisher(struct fr_service *service, struct fr_err *
                                              .backlog_rebases = conf->export_.on_backlog == FR_BACKLOG_REBASE,
                                              .properties = properties,
                                              .n_properties = conf->ingest.n_kafka};
-    /* consumers of HPS load no snapshot of ours: a new timeline brings them all rows */
+    /* Consumers of HPS do not load our snapshots: a new timeline sends them all rows. */
     if (begins_with_snapshots(conf) && !hps)
         publisher.rewind = fr_rewind_ask;
     enum fr_status status = fr_publisher_new(&publisher, &service->publisher, err);
@@ -153,8 +155,8 @@ static enum fr_status open_publisher(struct fr_service *service, struct fr_err *
     return status;
 }
 
-/* Ends that an earlier start of this lockstep run has fixed, terminated; empty: none. A run from a
- * savepoint may be asked to end elsewhere than the run that the savepoint was taken of. */
+/* Reads the ends that an earlier start of this lockstep run has fixed, as a terminated text; empty:
+ * none. A run from a savepoint may end elsewhere than the run that the savepoint was taken of. */
 static enum fr_status read_fixed_ends(struct fr_service *service, struct fr_buffer *out, struct fr_err *err)
 {
     bool other_ends = service->options.restore && service->options.until_end;
@@ -193,6 +195,7 @@ static enum fr_status open_ingest(struct fr_service *service, struct fr_err *err
 enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
 {
     fr_service_wire(service);
+    service->documents = fr_documents_new();
     service->registry = fr_registry_new(service->conf->model);
     fr_timings_init(&service->timings, service->registry);
     service->freshness = fr_freshness_new(service->registry, &service->timings);
@@ -208,7 +211,7 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
     service->loops.context.http = service->http;
     fr_log(FR_LOG_INFO, "daemon", "http", "address=%s port=%u", service->conf->metrics.listen_host,
            fr_http_port(service->http));
-    /* Each source has a series from the start: an alert needs a 0 to compare with. */
+    /* Each source has a series from the start, because an alert needs a 0 to compare with. */
     static const char *const sources[] = {"publisher", "ingest",  "trainer",      "watermark",
                                           "stream",    "numbers", "dead_letters", "log"};
     for (size_t i = 0; i < FR_ARRAY_LEN(sources); i++)
@@ -268,7 +271,7 @@ void fr_service_close(struct fr_service *service)
     fr_pool_free(service->pool);
     release_rings(&service->rings);
     fr_freshness_free(service->freshness);
-    fr_documents_settled_release(&service->settled);
+    fr_documents_free(service->documents);
     fr_registry_free(service->registry);
     fr_identity_release(&service->recovery.identity);
     fr_loops_release(&service->loops);
