@@ -88,6 +88,7 @@ struct fr_publisher {
     struct {
         uint64_t until_ns, ms; /* ms: length of the last pause; 0 once something is acknowledged */
     } pause;
+    _Atomic uint64_t least_timeline; /* of epochs that no topic gets; 0: the state's own */
 };
 
 /* ---- actions of transitions ---- */
@@ -302,6 +303,11 @@ void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch)
         continue; /* the publisher thread also offers, after the first check */
 }
 
+uint64_t fr_publisher_least_timeline(const struct fr_publisher *publisher)
+{
+    return atomic_load(&publisher->least_timeline);
+}
+
 /* Copies the tally and the next offsets for other threads. */
 static void share_status(struct fr_publisher *publisher)
 {
@@ -363,8 +369,11 @@ static enum fr_status inspect(struct fr_publisher *publisher, struct fr_err *err
     return FR_OK;
 }
 
-/* Epochs that no topic gets count as acknowledged. They belong to a timeline that no topic has, so that
- * a later start with brokers fills its topic with the whole state. */
+/* Epochs that no topic gets belong to a timeline that no topic has, so that a later start with
+ * brokers fills its topic with the whole state. If every epoch so far is acknowledged, that
+ * timeline begins with the next epoch (fr_publisher_least_timeline): a run without brokers that
+ * trains nothing changes nothing. Otherwise it begins now, because from now on the epochs that the
+ * topic lacks count as acknowledged. */
 static enum fr_status go_offline(struct fr_publisher *publisher, struct fr_err *err)
 {
     struct fr_durable *of = publisher->board.options.durable;
@@ -372,7 +381,10 @@ static enum fr_status go_offline(struct fr_publisher *publisher, struct fr_err *
     fr_publisher_read_begin(&publisher->known);
     fr_durable_get_status(of, &durable);
     enum fr_status status = FR_OK;
-    if (durable.timeline <= 1 || publisher->known.begun_timeline == durable.timeline)
+    bool published = durable.timeline <= 1 || publisher->known.begun_timeline == durable.timeline;
+    if (published && durable.acked >= durable.epoch)
+        atomic_store(&publisher->least_timeline, durable.timeline + 1);
+    else if (published)
         status = fr_durable_begin_timeline(of, durable.timeline + 1, err);
     if (status != FR_OK)
         return status;

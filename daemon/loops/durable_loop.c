@@ -97,6 +97,9 @@ static enum fr_status make_durable(struct fr_durable_loop *loop, struct fr_stage
     struct fr_sha256 digest;
     uint64_t image_bytes = stage->image_bytes, bytes = fr_stage_bytes(stage);
     size_t images = stage->n_images;
+    uint64_t least_timeline = fr_publisher_least_timeline(loop->publisher);
+    if (stage->timeline < least_timeline)
+        stage->timeline = least_timeline;
     uint64_t traced_ns = fr_trace_begin();
     enum fr_status status = fr_durable_append(loop->durable, stage, NULL, &digest, err);
     fr_trace_end("append", traced_ns);

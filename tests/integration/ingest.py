@@ -235,6 +235,10 @@ class Cases:
                 self.create("online")
                 self.put("online", 0, 100)
                 online += ", topic: online"
+        # A run without brokers that trains nothing leaves the topic as it is.
+        self.run("offline", f"files: [{path}]", brokers=False)
+        log = self.run("offline", online, sets=["export.on_loss=stop"])
+        assert "event=rebase" not in log, log[-1500:]
         log = self.run("offline", "topic: online", code=2, brokers=False)
         assert "ingest.brokers: missing" in log, log[-800:]
 

@@ -104,6 +104,11 @@ enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, st
  * thread. */
 void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch);
 
+/* Returns the timeline that epochs cut from now on must belong to, if it is above the state's:
+ * without brokers no topic gets them, so they belong to a timeline that no topic has. 0: the
+ * state's own timeline. Any thread. */
+uint64_t fr_publisher_least_timeline(const struct fr_publisher *publisher);
+
 struct fr_publisher_status {
     uint64_t offered, sent, acked; /* epochs */
     uint64_t records, bytes;       /* produced, resends included */

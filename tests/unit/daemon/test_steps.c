@@ -173,6 +173,18 @@ FR_CASE(a_durable_epoch_is_offered_and_its_positions_shown_and_committed)
     assert_int_equal(w->stage.n_sections, 0);
 }
 
+FR_CASE(an_epoch_that_no_topic_gets_is_of_a_timeline_that_no_topic_has)
+{
+    cut_epoch(3, 0);
+    w->stage.timeline = 1;
+    expect(durable, FR_OK);
+    assert_int_equal(w->timeline, 1);
+    w->least_timeline = 4;
+    cut_epoch(4, 0);
+    expect(durable, FR_OK);
+    assert_int_equal(w->timeline, 4);
+}
+
 FR_CASE(a_given_up_epoch_is_never_durable)
 {
     cut_epoch(3, 5);
@@ -283,6 +295,7 @@ int main(void)
         FR_STEP_CASE(the_durable_thread_ends_after_the_stages_of_a_drained_trainer),
         FR_STEP_CASE(an_epoch_waits_for_its_dead_letters_and_says_so),
         FR_STEP_CASE(a_durable_epoch_is_offered_and_its_positions_shown_and_committed),
+        FR_STEP_CASE(an_epoch_that_no_topic_gets_is_of_a_timeline_that_no_topic_has),
         FR_STEP_CASE(a_given_up_epoch_is_never_durable),
         FR_STEP_CASE(an_epoch_that_cannot_be_written_is_offered_to_nobody),
         FR_STEP_CASE(an_epoch_waits_for_room_on_the_disk_and_goes_on_by_itself),

@@ -21,7 +21,7 @@ struct world {
     /* what the modules answer */
     enum fr_status start, read, check, publish, append, train, fold;
     int64_t check_ms; /* how long a check of the delta topic takes */
-    uint64_t produced, disk_free;
+    uint64_t produced, disk_free, least_timeline;
     struct fr_publisher_status publisher;
     struct fr_durable_status durable;
     uint64_t letters;
@@ -29,6 +29,7 @@ struct world {
     /* the calls that they received */
     unsigned starts, reads, served, checks, folds, acknowledgements, commits, tellings;
     unsigned appends;
+    uint64_t timeline;         /* of the epoch that was last appended */
     void (*beside_fold)(void); /* called in the middle of a fold */
     uint64_t acknowledged, offered, allowed;
     enum fr_pause why, limit;
@@ -101,6 +102,12 @@ WRAP(void, fr_publisher_offer, struct fr_publisher *publisher, uint64_t epoch)
     w->offered = epoch;
 }
 
+WRAP(uint64_t, fr_publisher_least_timeline, const struct fr_publisher *publisher)
+{
+    (void)publisher;
+    return w->least_timeline;
+}
+
 WRAP(void, fr_publisher_get_status, struct fr_publisher *publisher, struct fr_publisher_status *out)
 {
     (void)publisher;
@@ -113,6 +120,7 @@ WRAP(enum fr_status, fr_durable_append, struct fr_durable *durable, struct fr_st
     (void)durable, (void)bytes;
     *digest = (struct fr_sha256){{0}};
     w->appends++;
+    w->timeline = stage->timeline;
     if (w->append == FR_OK)
         w->durable.epoch = stage->epoch;
     return answer(w->append, err);

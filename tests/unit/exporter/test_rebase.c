@@ -274,6 +274,49 @@ static enum fr_status answer_rewind(void *self, uint64_t least, struct fr_publis
     return rewinding.answer;
 }
 
+/* A run without brokers; the publisher of the run stays open. */
+static void run_offline(void)
+{
+    const char *online = brokers;
+    brokers = NULL;
+    publish();
+    brokers = online;
+    assert_int_equal(fr_publisher_step(publisher, 0, &err), FR_OK);
+}
+
+FR_CASE(a_run_without_brokers_that_trains_nothing_leaves_the_topic_as_it_is)
+{
+    struct fr_durable_status durable;
+    publish();
+    step_until(5);
+    run_offline();
+    assert_int_equal(fr_publisher_least_timeline(publisher), 2); /* of an epoch that would come */
+    fr_durable_get_status(f.durable, &durable);
+    assert_int_equal(durable.timeline, 1);
+    assert_int_equal(check(true), FR_OK);
+    assert_int_equal(fr_publisher_least_timeline(publisher), 0);
+    assert_int_equal(status.acked, 5);
+    append(&f, 10);
+    offer_all();
+    step_until(6);
+    assert_int_equal(status.rebases, 0);
+}
+
+FR_CASE(epochs_that_a_run_without_brokers_keeps_from_the_topic_come_with_the_whole_state)
+{
+    struct fr_durable_status durable;
+    publish();
+    step_until(5);
+    append(&f, 10);
+    assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
+    run_offline(); /* epoch 6 counts as acknowledged */
+    fr_durable_get_status(f.durable, &durable);
+    assert_int_equal(durable.timeline, 2);
+    publish();
+    step_until(6);
+    assert_int_equal(status.rebases, 1);
+}
+
 static bool covers_all(void *self, const int64_t *low, const int64_t *high, uint32_t partitions)
 {
     (void)self;
@@ -377,6 +420,8 @@ int main(void)
         CASE(a_whole_state_has_every_row_once_and_is_the_same_after_later_folds),
         CASE(the_head_that_goes_with_a_fold_is_asked_for_again_after_a_later_one),
         CASE(an_empty_topic_gets_the_whole_state_and_what_follows),
+        CASE(a_run_without_brokers_that_trains_nothing_leaves_the_topic_as_it_is),
+        CASE(epochs_that_a_run_without_brokers_keeps_from_the_topic_come_with_the_whole_state),
         CASE(a_backlog_goes_out_merged_and_what_comes_then_by_itself),
         CASE(a_backlog_within_its_bound_goes_out_one_by_one),
         CASE(a_backlog_may_be_abandoned_for_the_whole_state),
