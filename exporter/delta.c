@@ -398,6 +398,8 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
                                        .n_dense = shown->n_dense};
         fr_export_fill_commit(&shown->announcement, &shown->lists, &delta.commit);
         status = fr_delta_write(settings, &delta, sink, self, saturated);
+        if (span->wall_ms)
+            *span->wall_ms = shown->announcement.wall_ms;
         if (status != FR_OK)
             fr_err_set(err, status, "epoch %llu cannot be written as delta records of at most %llu bytes: %s",
                        (unsigned long long)last->epoch, (unsigned long long)settings->piece_max,
@@ -415,16 +417,4 @@ bool fr_export_widen(struct fr_codec_settings *settings)
         return false;
     settings->piece_max *= 2;
     return true;
-}
-
-enum fr_status fr_export_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err)
-{
-    struct fr_arena arena = {.block_size = 4096};
-    struct fr_announcement *announcement = fr_alloc(1, sizeof(*announcement));
-    enum fr_status status = read_announcement(epoch, &arena, announcement, err);
-    if (status == FR_OK)
-        *wall_ms = announcement->wall_ms;
-    free(announcement);
-    fr_arena_release(&arena);
-    return status;
 }

@@ -91,11 +91,14 @@ static enum fr_status try_settings(struct fr_export_full *full)
     return status;
 }
 
-static enum fr_status prepare(struct fr_export_full *full, const void *head, size_t head_size, struct fr_err *err)
+static enum fr_status prepare(struct fr_export_full *full, const struct fr_buffer *head,
+                              const enum fr_codec_quantize *quantize, struct fr_err *err)
 {
-    enum fr_status status = fr_codec_settings_parse(head, head_size, &full->settings);
+    enum fr_status status = fr_codec_settings_parse(head->data, head->size, &full->settings);
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the newest journal file does not parse");
+    if (quantize)
+        full->settings.quantize = *quantize;
     status = fr_durable_view_sections(full->view, keep_announcement, full, err);
     if (status != FR_EOF)
         return status != FR_OK
@@ -112,58 +115,26 @@ static enum fr_status prepare(struct fr_export_full *full, const void *head, siz
                             full->epoch.epoch);
 }
 
-enum fr_status fr_export_full_open(struct fr_durable *durable, const void *head, size_t head_size,
+enum fr_status fr_export_full_open(struct fr_durable *durable, const enum fr_codec_quantize *quantize,
                                    struct fr_export_full **out, struct fr_err *err)
 {
+    struct fr_durable_status now;
+    struct fr_buffer head = {0};
     struct fr_export_full *full = fr_alloc(1, sizeof(*full));
     full->announcement = fr_alloc(1, sizeof(*full->announcement));
     full->arena.block_size = 4096;
-    enum fr_status status = fr_durable_view_open(durable, &full->view, &full->epoch, err);
+    fr_durable_get_status(durable, &now);
+    enum fr_status status = fr_durable_head_after(durable, now.folded, &head, err);
     if (status == FR_OK)
-        status = prepare(full, head, head_size, err);
+        status = fr_durable_view_open(durable, &full->view, &full->epoch, err);
+    if (status == FR_OK)
+        status = full->epoch.epoch == now.folded ? prepare(full, &head, quantize, err) : FR_AGAIN;
+    fr_buffer_release(&head);
     if (status != FR_OK) {
         fr_export_full_close(full);
         return status;
     }
     fr_export_full_rewind(full);
-    *out = full;
-    return FR_OK;
-}
-
-static enum fr_status change_quantize(struct fr_buffer *head, enum fr_codec_quantize quantize, struct fr_err *err)
-{
-    struct fr_codec_settings settings = {0};
-    enum fr_status status = fr_codec_settings_parse(head->data, head->size, &settings);
-    if (status != FR_OK)
-        return fr_err_set(err, status, "the head of the newest journal file does not parse");
-    settings.quantize = quantize;
-    struct fr_buffer changed = {0};
-    fr_codec_settings_encode(&settings, &changed);
-    fr_codec_settings_release(&settings);
-    fr_buffer_release(head);
-    *head = changed;
-    return FR_OK;
-}
-
-enum fr_status fr_export_full_of_newest(struct fr_durable *durable, const enum fr_codec_quantize *quantize,
-                                        struct fr_export_full **out, struct fr_err *err)
-{
-    struct fr_durable_status now;
-    struct fr_buffer head = {0};
-    struct fr_export_full *full = NULL;
-    fr_durable_get_status(durable, &now);
-    enum fr_status status = fr_durable_head_after(durable, now.folded, &head, err);
-    if (status == FR_OK && quantize)
-        status = change_quantize(&head, *quantize, err);
-    if (status == FR_OK)
-        status = fr_export_full_open(durable, head.data, head.size, &full, err);
-    fr_buffer_release(&head);
-    if (status != FR_OK)
-        return status;
-    if (full->epoch.epoch != now.folded) {
-        fr_export_full_close(full);
-        return FR_AGAIN;
-    }
     *out = full;
     return FR_OK;
 }

@@ -72,7 +72,7 @@ static enum fr_status encode_with(struct fr_publisher_epochs *epochs, const stru
                                   struct fr_codec_settings *settings, uint64_t *saturated, struct fr_err *err)
 {
     struct fr_outgoing *out = &epochs->sender->out;
-    const struct fr_export_span span = {window->epochs, window->n, window->rewind, &epochs->room};
+    const struct fr_export_span span = {window->epochs, window->n, window->rewind, &epochs->room, &out->timestamp_ms};
     uint64_t asked = settings->piece_max;
     uint64_t first = window->epochs[0].epoch;
     if (settings->np != epochs->sender->board->options.partitions)
@@ -91,6 +91,14 @@ static enum fr_status encode_with(struct fr_publisher_epochs *epochs, const stru
                "brokers and readers of the topic must take records of the larger size\"",
                first, asked, settings->piece_max);
     return status;
+}
+
+/* The Kafka timestamp of an epoch is the wall time of the cut. In lockstep the announcement has the watermark
+ * instead, which is event time. Brokers delete by timestamp, so the present replaces a time that is
+ * far from it. */
+static int64_t timestamp_near(int64_t cut_ms, int64_t now_ms)
+{
+    return cut_ms < now_ms - TIMESTAMP_SKEW_MS || cut_ms > now_ms + TIMESTAMP_SKEW_MS ? now_ms : cut_ms;
 }
 
 /* Encodes the epochs as one, with the number of the newest. Saturated values are counted unless
@@ -113,6 +121,8 @@ static enum fr_status encode(struct fr_publisher_epochs *epochs, const struct wi
     fr_codec_settings_release(&settings);
     if (status != FR_OK)
         return status;
+    int64_t now_ms = fr_wall_ms(sender->board->options.clock);
+    sender->out.timestamp_ms = window->n == 1 ? timestamp_near(sender->out.timestamp_ms, now_ms) : now_ms;
     if (sender->out.begins)
         sender->known->sent_begin = (struct fr_topic_begin){last->timeline, last->epoch, fr_sha256_u64(&last->digest),
                                                             window->rewind ? window->rewind->to : 0};
@@ -127,30 +137,16 @@ static enum fr_status encode(struct fr_publisher_epochs *epochs, const struct wi
 
 /* ---- one epoch ---- */
 
-/* The Kafka timestamp is the wall time of the cut. In lockstep the announcement has the watermark
- * instead, which is event time. Brokers delete by timestamp, so the present replaces a time that is
- * far from it. */
-static int64_t record_timestamp(const struct fr_publisher_board *board, int64_t cut_ms)
-{
-    int64_t now = fr_wall_ms(board->options.clock);
-    return cut_ms < now - TIMESTAMP_SKEW_MS || cut_ms > now + TIMESTAMP_SKEW_MS ? now : cut_ms;
-}
-
 static enum fr_status encode_borrowed(struct fr_publisher_epochs *epochs, uint64_t number,
                                       const struct fr_delta_rewind *rewind, struct fr_err *err)
 {
     const struct fr_borrowed_epoch *borrowed = &epochs->borrowed;
     struct fr_epoch epoch;
-    int64_t cut_ms = 0;
     enum fr_status status = borrowed->kept ? fr_epoch_own(borrowed->bytes, borrowed->size, &epoch)
                                            : fr_epoch_view(borrowed->bytes, borrowed->size, &epoch);
     if (status != FR_OK || epoch.epoch != number)
         return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " of the journal does not parse", number);
     epoch.digest = borrowed->digest;
-    status = fr_export_wall_ms(&epoch, &cut_ms, err);
-    if (status != FR_OK)
-        return status;
-    epochs->sender->out.timestamp_ms = record_timestamp(epochs->sender->board, cut_ms);
     return encode(epochs, &(struct window){&epoch, 1, &epochs->head, rewind}, err);
 }
 
@@ -208,7 +204,6 @@ enum fr_status fr_publisher_load_merged(struct fr_publisher_epochs *epochs, uint
     size_t most = (size_t)(last - sender->board->tally.sent), n = most;
     struct fr_buffer *bytes = fr_alloc(most, sizeof(*bytes));
     struct fr_epoch *read = fr_alloc(most, sizeof(*read));
-    sender->out.timestamp_ms = fr_wall_ms(sender->board->options.clock);
     enum fr_status status = read_window(epochs, bytes, read, &n, err);
     if (status == FR_OK)
         status = encode(epochs, &(struct window){read, n, &epochs->head, rewind}, err);
@@ -268,7 +263,7 @@ enum fr_status fr_publisher_open_rebase(struct fr_publisher_rebase *rebase, stru
     if (durable.folded == 0 || durable.folded <= rebase->above || durable.folded > offered)
         return FR_AGAIN;
     struct fr_export_full *full = NULL;
-    enum fr_status status = fr_export_full_of_newest(board->options.durable, NULL, &full, err);
+    enum fr_status status = fr_export_full_open(board->options.durable, NULL, &full, err);
     if (status != FR_OK)
         return status;
     uint64_t epoch = fr_export_full_epoch(full).epoch;

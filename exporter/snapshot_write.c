@@ -315,7 +315,7 @@ static enum fr_status open_full(const struct fr_snapshot_options *options, struc
 {
     enum fr_status status = FR_AGAIN;
     for (unsigned look = 0; look < LOOKS_MAX && status == FR_AGAIN; look++)
-        status = fr_export_full_of_newest(options->durable, options->quantize, full, err);
+        status = fr_export_full_open(options->durable, options->quantize, full, err);
     return status == FR_AGAIN
                ? fr_err_set(err, FR_E_CANCELLED,
                             "no snapshot could begin between two folds: ask again, or raise unfolded_max")

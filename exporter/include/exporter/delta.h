@@ -29,6 +29,7 @@ struct fr_export_span {
     size_t n;                             /* at least 1 */
     const struct fr_delta_rewind *rewind; /* rewind record to begin with; NULL: none */
     struct fr_export_room *room;          /* reused memory; NULL: the call allocates its own */
+    int64_t *wall_ms;                     /* set to the wall time (Unix ms) of the newest cut; NULL: not wanted */
 };
 /* Writes the delta records of the span. Of a row image's floats only the first value_floats are
  * public. Epoch 1 of a timeline other than the first begins with a rewind record. Errors:
@@ -52,7 +53,5 @@ void fr_export_fill_commit(const struct fr_announcement *announcement, struct fr
                            struct fr_delta_commit *commit);
 /* A dense section as a parameter to publish, which borrows from the view. */
 struct fr_delta_dense fr_export_dense(const struct fr_dense_view *view);
-/* Reads the wall time (Unix ms) of the cut, which is the Kafka timestamp of the epoch's records. */
-enum fr_status fr_export_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -18,15 +18,12 @@ enum { FR_FULL_CHUNK = 8 << 20 };
 
 struct fr_export_full;
 
-/* Opens an export as of the folded epoch, with the settings from the head of a journal file. A
- * piece_max too small for the widest row, the model or the commit is doubled (fr_export_widen).
- * FR_E_NOT_FOUND: nothing has been folded yet. */
-enum fr_status fr_export_full_open(struct fr_durable *durable, const void *head, size_t head_size,
+/* Opens an export as of the folded epoch, with the settings from the head of the journal file that
+ * belongs to that epoch. quantize NULL: the quantization of these settings. A piece_max too small
+ * for the widest row, the model or the commit is doubled (fr_export_widen). FR_E_NOT_FOUND: nothing
+ * has been folded yet. FR_AGAIN: a fold happened during the call; call again. */
+enum fr_status fr_export_full_open(struct fr_durable *durable, const enum fr_codec_quantize *quantize,
                                    struct fr_export_full **out, struct fr_err *err) FR_MUST_CHECK;
-/* The same with the head that belongs to the folded epoch. quantize NULL: the head's quantization.
- * FR_AGAIN: a fold happened during the call; call again. */
-enum fr_status fr_export_full_of_newest(struct fr_durable *durable, const enum fr_codec_quantize *quantize,
-                                        struct fr_export_full **out, struct fr_err *err) FR_MUST_CHECK;
 void fr_export_full_close(struct fr_export_full *full);
 /* The epoch as of which the state is exported. */
 struct fr_durable_folded_epoch fr_export_full_epoch(const struct fr_export_full *full);
