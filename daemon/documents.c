@@ -266,9 +266,9 @@ static void put_times(struct fr_json *json, const struct fr_trainer_run *run, co
 
 static void put_snapshots(struct fr_json *json, struct fr_shared_snapshots *snapshots)
 {
-    char current[FR_MANIFEST_NAME_MAX];
+    char current[FR_MANIFEST_NAME_MAX], problem[FR_SNAPSHOT_PROBLEM_MAX];
     struct fr_announced_snapshot announced;
-    fr_shared_snapshots_get_current(snapshots, current);
+    fr_shared_snapshots_get_texts(snapshots, current, problem);
     fr_shared_snapshots_announced(snapshots, &announced);
     fr_json_object(json, "snapshot");
     fr_json_text(json, "current", current);

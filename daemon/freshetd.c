@@ -33,14 +33,12 @@ enum { SETS_MAX = 256, ASKED_SKIPS_MAX = 256, FILES_MAX = 65536, CLOSE_LOOK_MS =
 enum { KEPT_SHARE = 64, KEPT_MIN = 1 << 20, KEPT_MAX = 128 << 20 };
 
 struct arguments {
-    const char *config, *restore, *as, *trace;
+    struct fr_service_options service;
+    const char *as, *trace;
     const char *sets[SETS_MAX];
     size_t n_sets;
     struct fr_ingest_skip skips[ASKED_SKIPS_MAX];
-    size_t n_skips;
-    bool check, print_config, until_end, help, version;
-    uint64_t left_timeline;
-    int64_t until_ms;
+    bool check, print_config, help, version;
     enum fr_log_level level;
 };
 
@@ -98,8 +96,9 @@ static bool parse_timeline(const char *text, struct arguments *out)
 {
     char *end = NULL;
     errno = 0;
-    out->left_timeline = text[0] >= '1' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
-    if (out->left_timeline > 0 && *end == '\0' && errno == 0)
+    uint64_t timeline = text[0] >= '1' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    out->service.left_timeline = timeline;
+    if (timeline > 0 && *end == '\0' && errno == 0)
         return true;
     complain("freshetd: --new-timeline %s: expected the number of the timeline that the state is in and leaves\n",
              text);
@@ -108,9 +107,9 @@ static bool parse_timeline(const char *text, struct arguments *out)
 
 static bool parse_until(const char *text, struct arguments *out)
 {
-    out->until_end = true;
-    out->until_ms = 0;
-    if (strcmp(text, "end") == 0 || fr_conf_time(text, &out->until_ms))
+    out->service.until_end = true;
+    out->service.until_ms = 0;
+    if (strcmp(text, "end") == 0 || fr_conf_time(text, &out->service.until_ms))
         return true;
     complain("freshetd: --until %s: expected `end`, a time like 2026-01-02T03:04:05Z or Unix ms\n", text);
     return false;
@@ -134,12 +133,12 @@ static bool add_set(const char *text, struct arguments *out)
 static bool add_skip(const char *text, struct arguments *out)
 {
     struct fr_err err = {0};
-    if (out->n_skips == ASKED_SKIPS_MAX) {
+    if (out->service.n_skips == ASKED_SKIPS_MAX) {
         complain("freshetd: more than %d --skip\n", ASKED_SKIPS_MAX);
         return false;
     }
-    if (fr_ingest_skip_parse(text, &out->skips[out->n_skips], &err)) {
-        out->n_skips++;
+    if (fr_ingest_skip_parse(text, &out->skips[out->service.n_skips], &err)) {
+        out->service.n_skips++;
         return true;
     }
     complain("freshetd: --skip %s: %s\n", text, err.text);
@@ -159,8 +158,8 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
                    {"--help", .flag = &out->help},
                    {"-h", .flag = &out->help},
                    {"--version", .flag = &out->version},
-                   {"--config", .text = &out->config},
-                   {"--restore", .text = &out->restore},
+                   {"--config", .text = &out->service.config},
+                   {"--restore", .text = &out->service.restore},
                    {"--as", .text = &out->as},
                    {"--trace", .text = &out->trace},
                    {"--set", .parse = add_set},
@@ -260,13 +259,7 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
         return log_stopped(FR_E_INVALID, &err);
     struct fr_service *service = fr_alloc(1, sizeof(*service));
     service->conf = conf;
-    service->options = (struct fr_service_options){.config = arguments->config,
-                                                   .until_end = arguments->until_end,
-                                                   .until_ms = arguments->until_ms,
-                                                   .skips = arguments->skips,
-                                                   .n_skips = arguments->n_skips,
-                                                   .restore = arguments->restore,
-                                                   .left_timeline = arguments->left_timeline};
+    service->options = arguments->service;
     service->clock = fr_clock_system();
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)
@@ -354,18 +347,18 @@ static int run_command(struct fr_conf *conf, const struct arguments *arguments, 
     } else if ((status = fr_limits_check(conf, &err)) != FR_OK) {
         refuse(status, &err);
     } else if (check_machine(conf, &err) != FR_OK) {
-        complain("%s: %s\n", arguments->config, err.text);
+        complain("%s: %s\n", arguments->service.config, err.text);
         code = FR_EXIT_CONFIG;
-    } else if (!fr_service_check_clients(conf, arguments->config, &text)) {
+    } else if (!fr_service_check_clients(conf, arguments->service.config, &text)) {
         fr_log_text((const char *)text.data, text.size);
         code = FR_EXIT_CONFIG;
     } else if (arguments->check) {
-        fr_limits_warn(conf, fr_machine(), arguments->config, warnings);
-        fr_service_check_warnings(conf, arguments->config, warnings);
-        printf("%.*s%s: ok\n", (int)warnings->size, (const char *)warnings->data, arguments->config);
+        fr_limits_warn(conf, fr_machine(), arguments->service.config, warnings);
+        fr_service_check_warnings(conf, arguments->service.config, warnings);
+        printf("%.*s%s: ok\n", (int)warnings->size, (const char *)warnings->data, arguments->service.config);
     } else {
         fr_limits_log_machine();
-        fr_limits_warn(conf, fr_machine(), arguments->config, warnings);
+        fr_limits_warn(conf, fr_machine(), arguments->service.config, warnings);
         log_warnings(warnings);
         keep_freed_memory(conf->memory_limit);
         code = run(conf, arguments);
@@ -416,7 +409,7 @@ static enum fr_status load(const struct arguments *arguments, struct fr_conf **o
                            struct fr_buffer *problems)
 {
     struct fr_conf_load_options options = {
-        .path = arguments->config, .sets = arguments->sets, .n_sets = arguments->n_sets, .warnings = warnings};
+        .path = arguments->service.config, .sets = arguments->sets, .n_sets = arguments->n_sets, .warnings = warnings};
     enum fr_status status = fr_conf_load(&options, out, problems);
     if (status != FR_OK || !arguments->as)
         return status;
@@ -495,6 +488,7 @@ static void fill_standard_files(void)
 static int start(int argc, char **argv)
 {
     struct arguments arguments = {.level = FR_LOG_INFO};
+    arguments.service.skips = arguments.skips;
     for (int i = 1; i < argc; i++)
         if (!parse_option(argc, argv, &i, &arguments))
             return FR_EXIT_CONFIG;
@@ -506,7 +500,7 @@ static int start(int argc, char **argv)
         puts("freshetd " FR_VERSION);
         return FR_EXIT_OK;
     }
-    if (!arguments.config) {
+    if (!arguments.service.config) {
         complain("freshetd: --config FILE is missing; see freshetd --help\n");
         return FR_EXIT_CONFIG;
     }

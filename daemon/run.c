@@ -113,8 +113,7 @@ static enum fr_status last_copies_timed_out(struct fr_service *service, struct f
             "export.drain_timeout passed while the savepoint of savepoint.at_drain was taken; every epoch "
             "is %s and nothing is lost: take it now with `freshet savepoint --state-dir %s`",
             conf->ingest.brokers ? "published" : "durable", conf->state_dir);
-    fr_shared_snapshots_get_problem(snapshots, problem);
-    fr_shared_snapshots_get_current(snapshots, current);
+    fr_shared_snapshots_get_texts(snapshots, current, problem);
     bool as_export = conf->snapshot.quantize == FR_SNAPSHOT_AS_EXPORT;
     bool online = conf->ingest.brokers;
     char topic[256] = "", kept[384] = "";

@@ -93,9 +93,9 @@ static enum fr_status encode_with(struct fr_publisher_epochs *epochs, const stru
     return status;
 }
 
-/* The Kafka timestamp of an epoch is the wall time of the cut. In lockstep the announcement has the watermark
- * instead, which is event time. Brokers delete by timestamp, so the present replaces a time that is
- * far from it. */
+/* The Kafka timestamp of an epoch is the wall time of the cut. In lockstep the announcement has the
+ * watermark instead, which is event time. Brokers delete by timestamp, so the present replaces a
+ * time that is far from it. */
 static int64_t timestamp_near(int64_t cut_ms, int64_t now_ms)
 {
     return cut_ms < now_ms - TIMESTAMP_SKEW_MS || cut_ms > now_ms + TIMESTAMP_SKEW_MS ? now_ms : cut_ms;

@@ -38,13 +38,6 @@ void fr_shared_snapshots_set_current(struct fr_shared_snapshots *shared, const c
     atomic_store(&shared->current_epoch, epoch);
 }
 
-void fr_shared_snapshots_get_current(struct fr_shared_snapshots *shared, char out[FR_MANIFEST_NAME_MAX])
-{
-    pthread_mutex_lock(&shared->lock);
-    snprintf(out, FR_MANIFEST_NAME_MAX, "%s", shared->current);
-    pthread_mutex_unlock(&shared->lock);
-}
-
 void fr_shared_snapshots_set_problem(struct fr_shared_snapshots *shared, const char *text)
 {
     pthread_mutex_lock(&shared->lock);
@@ -52,10 +45,12 @@ void fr_shared_snapshots_set_problem(struct fr_shared_snapshots *shared, const c
     pthread_mutex_unlock(&shared->lock);
 }
 
-void fr_shared_snapshots_get_problem(struct fr_shared_snapshots *shared, char out[FR_SNAPSHOT_PROBLEM_MAX])
+void fr_shared_snapshots_get_texts(struct fr_shared_snapshots *shared, char current[FR_MANIFEST_NAME_MAX],
+                                   char problem[FR_SNAPSHOT_PROBLEM_MAX])
 {
     pthread_mutex_lock(&shared->lock);
-    snprintf(out, FR_SNAPSHOT_PROBLEM_MAX, "%s", shared->problem);
+    snprintf(current, FR_MANIFEST_NAME_MAX, "%s", shared->current);
+    snprintf(problem, FR_SNAPSHOT_PROBLEM_MAX, "%s", shared->problem);
     pthread_mutex_unlock(&shared->lock);
 }
 

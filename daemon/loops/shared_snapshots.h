@@ -65,9 +65,10 @@ void fr_shared_snapshots_announce(struct fr_shared_snapshots *shared, const stru
 void fr_shared_snapshots_announced(struct fr_shared_snapshots *shared, struct fr_announced_snapshot *out);
 /* Sets name and epoch of the snapshot that CURRENT names. */
 void fr_shared_snapshots_set_current(struct fr_shared_snapshots *shared, const char *name, uint64_t epoch);
-void fr_shared_snapshots_get_current(struct fr_shared_snapshots *shared, char out[FR_MANIFEST_NAME_MAX]);
 void fr_shared_snapshots_set_problem(struct fr_shared_snapshots *shared, const char *text);
-void fr_shared_snapshots_get_problem(struct fr_shared_snapshots *shared, char out[FR_SNAPSHOT_PROBLEM_MAX]);
+/* Copies `current` and `problem`. */
+void fr_shared_snapshots_get_texts(struct fr_shared_snapshots *shared, char current[FR_MANIFEST_NAME_MAX],
+                                   char problem[FR_SNAPSHOT_PROBLEM_MAX]);
 /* Takes over `offsets`, which may be NULL. */
 void fr_shared_snapshots_set_offsets(struct fr_shared_snapshots *shared, uint64_t *offsets, uint32_t n);
 

@@ -29,7 +29,7 @@ struct fr_export_span {
     size_t n;                             /* at least 1 */
     const struct fr_delta_rewind *rewind; /* rewind record to begin with; NULL: none */
     struct fr_export_room *room;          /* reused memory; NULL: the call allocates its own */
-    int64_t *wall_ms;                     /* set to the wall time (Unix ms) of the newest cut; NULL: not wanted */
+    int64_t *wall_ms;                     /* set to the Unix ms of the newest cut; may be NULL */
 };
 /* Writes the delta records of the span. Of a row image's floats only the first value_floats are
  * public. Epoch 1 of a timeline other than the first begins with a rewind record. Errors:
