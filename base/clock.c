@@ -1,7 +1,7 @@
-/* The system's clocks and a fake clock, with the same function table. mono_ns reads
- * CLOCK_MONOTONIC, which is never set back, only slewed; wall_ms reads CLOCK_REALTIME.
+/* The system's clocks. mono_ns reads CLOCK_MONOTONIC, which is never set back, only slewed; wall_ms
+ * reads CLOCK_REALTIME.
  *
- * Thread: any for the system clock; a fake clock belongs to one test thread. */
+ * Thread: any. */
 #include "base/clock.h"
 
 #include <stddef.h>
@@ -62,31 +62,4 @@ const struct fr_clock *fr_clock_system(void)
 {
     static const struct fr_clock clock = {.mono_ns = system_mono_ns, .wall_ms = system_wall_ms, .self = NULL};
     return &clock;
-}
-
-static uint64_t fake_mono_ns(void *self)
-{
-    const struct fr_clock_fake *fake = self;
-    return fake->mono_ns;
-}
-
-static int64_t fake_wall_ms(void *self)
-{
-    const struct fr_clock_fake *fake = self;
-    return fake->wall_ms;
-}
-
-void fr_clock_fake_init(struct fr_clock_fake *fake, int64_t wall_ms)
-{
-    fake->clock = (struct fr_clock){.mono_ns = fake_mono_ns, .wall_ms = fake_wall_ms, .self = fake};
-    /* Not 0: for several timers 0 means "never", and a real monotonic clock is never 0 either. */
-    fake->mono_ns = 1000000000u;
-    fake->wall_ms = wall_ms;
-}
-
-void fr_clock_fake_advance_ms(struct fr_clock_fake *fake, int64_t ms)
-{
-    FR_CHECK(ms >= 0);
-    fake->mono_ns += (uint64_t)ms * 1000000u;
-    fake->wall_ms += ms;
 }

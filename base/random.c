@@ -35,11 +35,6 @@ void fr_random_uniforms(uint64_t seed, uint64_t stream, uint64_t key, uint64_t i
         out.values[i] = fr_random_unit_interval(fr_random_draw(start, index + i));
 }
 
-float fr_random_weight(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index)
-{
-    return fr_random_weight_at(fr_random_start(seed, stream, key), index);
-}
-
 /* The place of the next pair of numbers; each key has its pairs in order. */
 struct walk {
     size_t key, pair;

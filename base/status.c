@@ -1,8 +1,4 @@
-/* Status names, classes and error texts.
- *
- * The class tells the caller what to do next: retry, drop the input, or stop. It depends on the
- * code alone, so a code has the same meaning in every module. Texts are cut at the end of the
- * array, without a further error.
+/* Status names and error texts. Texts are cut at the end of the array, without a further error.
  *
  * Thread: any; each struct fr_err belongs to its caller. */
 #include "base/status.h"
@@ -57,38 +53,6 @@ const char *fr_status_name(enum fr_status status)
         return "no_descriptors";
     }
     return "unknown";
-}
-
-enum fr_status_class fr_status_class(enum fr_status status)
-{
-    switch (status) {
-    case FR_OK:
-    case FR_EOF:
-        return FR_CLASS_OK;
-    case FR_AGAIN:
-    case FR_E_BUSY:
-    case FR_E_UNAVAILABLE:
-    case FR_E_CANCELLED:
-        return FR_CLASS_RETRY;
-    case FR_E_INVALID:
-    case FR_E_LIMIT:
-    case FR_E_NOT_FOUND:
-    case FR_E_EXISTS:
-    case FR_E_UNSUPPORTED:
-        return FR_CLASS_DROP;
-    case FR_E_NO_MEMORY:
-    case FR_E_IO:
-    case FR_E_NO_SPACE:
-    case FR_E_CORRUPT:
-    case FR_E_DENIED:
-    case FR_E_MISMATCH:
-    case FR_E_NONFINITE:
-    case FR_E_LOST:
-    case FR_E_STATE:
-    case FR_E_NO_DESCRIPTORS:
-        return FR_CLASS_FATAL;
-    }
-    return FR_CLASS_FATAL; /* a code without a class must not be retried or dropped */
 }
 
 enum fr_status fr_err_set(struct fr_err *err, enum fr_status status, const char *format, ...)

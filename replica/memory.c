@@ -215,14 +215,6 @@ void *fr_replica_memory_try(struct fr_replica_memory *memory, size_t alignment, 
     return fr_replica_memory_run(memory, run_try, &trying) ? trying.given : NULL;
 }
 
-void fr_replica_memory_moved(struct fr_replica_memory *memory)
-{
-    if (memory->first)
-        memory->first->at = &memory->first;
-    for (struct fr_replica_block *block = memory->first; block; block = block->next)
-        block->memory = memory;
-}
-
 void fr_replica_memory_release(struct fr_replica_memory *memory)
 {
     while (memory->first)

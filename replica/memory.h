@@ -34,8 +34,6 @@ bool fr_replica_memory_run(struct fr_replica_memory *memory, void (*call)(void *
 /* Returns zeroed memory aligned to `alignment`, or NULL, inside or outside a run. free() releases
  * it in the thread of `memory`. */
 void *fr_replica_memory_try(struct fr_replica_memory *memory, size_t alignment, size_t size);
-/* Call this after the struct has been moved to another address since its blocks were allocated. */
-void fr_replica_memory_moved(struct fr_replica_memory *memory);
 /* Frees every block that belongs to `memory`. */
 void fr_replica_memory_release(struct fr_replica_memory *memory);
 

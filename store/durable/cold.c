@@ -344,12 +344,6 @@ uint64_t fr_cold_bytes(struct fr_cold *cold)
     return property(cold, "rocksdb.live-sst-files-size");
 }
 
-uint64_t fr_cold_memory(struct fr_cold *cold)
-{
-    uint64_t bytes = property(cold, "rocksdb.estimate-table-readers-mem");
-    return cold->files ? bytes + rocksdb_cache_get_usage(cold->cache) + fr_cold_files_bytes(cold->files) : bytes;
-}
-
 void fr_cold_reads(struct fr_cold *cold, uint64_t *asked, uint64_t *found)
 {
     *asked = atomic_load_explicit(&cold->asked, memory_order_relaxed);

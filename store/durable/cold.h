@@ -72,8 +72,6 @@ enum fr_status fr_cold_checkpoint(struct fr_cold *cold, const char *path, struct
 void fr_cold_tend(struct fr_cold *cold);
 uint64_t fr_cold_level0_files(struct fr_cold *cold);
 uint64_t fr_cold_bytes(struct fr_cold *cold);
-/* Bytes that RocksDB holds in memory: filters and indexes of its files. */
-uint64_t fr_cold_memory(struct fr_cold *cold);
 /* Since open: keys that were asked for, and keys that were found. */
 void fr_cold_reads(struct fr_cold *cold, uint64_t *asked, uint64_t *found);
 /* Errors of RocksDB's background work since open. A compaction without room counts repeatedly. */

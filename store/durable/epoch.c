@@ -130,13 +130,6 @@ void fr_epoch_complete(struct fr_stage *stage, const struct fr_order *order, con
     stage->record.size = FR_STAGE_FRONT + total;
 }
 
-void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous,
-                     struct fr_buffer *out)
-{
-    fr_epoch_complete(stage, order, previous);
-    fr_buffer_append(out, stage->record.data + FR_STAGE_FRONT, stage->record.size - FR_STAGE_FRONT);
-}
-
 /* ---- parse ---- */
 
 static enum fr_status check_images(const struct fr_order *order, const uint8_t *at, const uint8_t *end, uint64_t n)

@@ -162,12 +162,6 @@ static void put_record_head(uint8_t *record, uint64_t epoch_size, uint32_t crc)
     memcpy(record, &head, sizeof(head));
 }
 
-void fr_journal_seal(uint8_t *record, uint64_t epoch_size)
-{
-    put_record_head(record, epoch_size,
-                    fr_crc32c(fr_journal_record_crc(epoch_size), record + JOURNAL_RECORD_HEAD, (size_t)epoch_size));
-}
-
 enum fr_status fr_journal_record_head(const struct fr_journal *journal, struct fr_journal_file *file, uint64_t offset,
                                       uint32_t *crc, struct fr_err *err)
 {

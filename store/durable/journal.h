@@ -103,8 +103,6 @@ void fr_journal_file_push(struct fr_journal_file *file, const struct fr_journal_
  * it. */
 struct fr_journal_file *fr_journal_find(const struct fr_journal *journal, uint64_t epoch, struct fr_journal_epoch *out);
 
-/* Fills the JOURNAL_RECORD_HEAD bytes before an epoch's bytes. */
-void fr_journal_seal(uint8_t *record, uint64_t epoch_size);
 /* Seals a record and writes it after the file's last epoch; *digest becomes the epoch's. The record
  * is written in pieces that are still in the processor's cache from computing the checksums. The
  * head needs the CRC of the whole record, so the first piece, with the head, is written last. */

@@ -107,13 +107,6 @@ uint64_t fr_stage_bytes(const struct fr_stage *stage)
     return bytes;
 }
 
-struct fr_epoch fr_stage_view(const struct fr_stage *stage)
-{
-    const uint8_t *begin = stage->n_ordered ? stage->record.data + STAGE_IMAGES : NULL;
-    return (struct fr_epoch){
-        .n_images = stage->n_ordered, .images_begin = begin, .images_end = begin + stage->ordered_bytes};
-}
-
 uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image)
 {
     FR_CHECK(image->table <= FR_IMAGE_TABLE_MAX);

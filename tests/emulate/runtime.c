@@ -236,11 +236,6 @@ static void catch_up(struct fr_device_queue *queue)
 
 /* ---- for launchers ---- */
 
-bool fr_queue_ready(const struct fr_device_queue *queue)
-{
-    return queue->status == FR_OK;
-}
-
 void *fr_queue_workspace(const struct fr_device_queue *queue)
 {
     return queue->workspace;

@@ -14,6 +14,7 @@
 #include "fuzz.h"
 #include "hwm.h"
 #include "journal.h"
+#include "seal.h"
 
 enum { FIRST = 1, SALT = 5 };
 
@@ -83,7 +84,7 @@ static void make_whole(uint8_t *bytes, size_t size)
         if (n > size - at - JOURNAL_RECORD_HEAD)
             return;
         make_next(bytes + at + JOURNAL_RECORD_HEAD, (size_t)n, number, &digest);
-        fr_journal_seal(bytes + at, n);
+        seal_record(bytes + at, n);
         at += JOURNAL_RECORD_HEAD + (size_t)n;
     }
 }

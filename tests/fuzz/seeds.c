@@ -12,8 +12,10 @@
 #include "ingest/positions.h"
 #include "journal.h"
 #include "metrics/task.h"
+#include "seal.h"
 #include "store/section.h"
 #include "trainer/section.h"
+#include "epoch_bytes.h"
 
 enum { SALT = 5, SEAL = 9, JOURNAL_EPOCHS = 4 };
 
@@ -214,8 +216,8 @@ static void journal_seeds(void)
         fr_buffer_clear(&epoch);
         (void)fr_buffer_reserve(&epoch, JOURNAL_RECORD_HEAD);
         epoch.size = JOURNAL_RECORD_HEAD;
-        fr_epoch_encode(&stage, &order, &previous, &epoch);
-        fr_journal_seal(epoch.data, epoch.size - JOURNAL_RECORD_HEAD);
+        encode_epoch(&stage, &order, &previous, &epoch);
+        seal_record(epoch.data, epoch.size - JOURNAL_RECORD_HEAD);
         FR_CHECK(fr_epoch_parse(epoch.data + JOURNAL_RECORD_HEAD, epoch.size - JOURNAL_RECORD_HEAD, &view) == FR_OK);
         previous = view.digest;
         fr_buffer_append(&file, epoch.data, epoch.size);

@@ -12,8 +12,6 @@ extern "C" {
 
 enum { FR_WORKSPACE_BYTES = 32 << 20 };
 
-/* False after a call has failed; nothing more is started then. */
-bool fr_queue_ready(const struct fr_device_queue *queue);
 /* Starts a kernel (device.h) with this number of blocks. The argument is copied. */
 void fr_queue_launch(struct fr_device_queue *queue, const char *name, const void *kernel, const void *call,
                      size_t bytes, uint32_t blocks);

@@ -39,11 +39,6 @@ static bool keep_blas(struct fr_device_queue *queue, cublasStatus_t error, const
     return false;
 }
 
-bool fr_queue_ready(const struct fr_device_queue *queue)
-{
-    return queue->status == FR_OK;
-}
-
 void *fr_queue_workspace(const struct fr_device_queue *queue)
 {
     return queue->workspace;

@@ -272,30 +272,6 @@ const uint8_t *fr_graph_trained_values(const uint8_t *bytes, size_t size, uint64
     return fr_take(&r, (size_t)n * sizeof(float));
 }
 
-void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
-{
-    for (size_t p = 0; p < graph->n_parameters; p++)
-        put_parameter(graph, p, out);
-    fr_graph_save_shared(graph, out);
-}
-
-static enum fr_status take_state(struct fr_graph *graph, struct fr_reader *r, bool write)
-{
-    enum fr_status status = FR_OK;
-    for (size_t p = 0; p < graph->n_parameters && status == FR_OK; p++)
-        status = take_parameter(graph, p, r, write);
-    if (status == FR_OK)
-        status = take_shared(graph, r, write);
-    return status == FR_OK && r->at != r->end ? FR_E_CORRUPT : status;
-}
-
-enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size)
-{
-    struct fr_reader check = {.at = bytes, .end = bytes + size}, take = check;
-    enum fr_status status = take_state(graph, &check, false);
-    return status == FR_OK ? take_state(graph, &take, true) : status;
-}
-
 enum fr_status fr_graph_adopt(struct fr_graph *graph, const bool *given, struct fr_err *err)
 {
     enum fr_status status = fr_graph_adopt_statistics(graph, given, err);
@@ -310,26 +286,6 @@ enum fr_status fr_graph_adopt(struct fr_graph *graph, const bool *given, struct 
     return FR_OK;
 }
 
-/* How many arrays of state come first that may be negative; the rest are sums of squares. */
-static uint32_t signed_arrays(enum fr_optimizer_kind kind)
-{
-    switch (kind) {
-    case FR_OPT_MOMENTUM:
-    case FR_OPT_ADAM:
-    case FR_OPT_ADAM_ROWWISE:
-    case FR_OPT_ADAMW:
-    case FR_OPT_FTRL:
-    case FR_OPT_GROUP_FTRL:
-        return 1;
-    case FR_OPT_SGD:
-    case FR_OPT_ADAGRAD:
-    case FR_OPT_ADAGRAD_ROWWISE:
-    case FR_OPT_RMSPROP:
-        break;
-    }
-    return 0;
-}
-
 enum fr_status fr_graph_adopt_state(struct fr_graph *graph, size_t parameter, const float *values, uint32_t n,
                                     uint64_t samples, struct fr_err *err)
 {
@@ -340,7 +296,7 @@ enum fr_status fr_graph_adopt_state(struct fr_graph *graph, size_t parameter, co
         return fr_err_set(err, FR_E_INVALID, "%s.state has %u arrays, and %s has %u", name, n,
                           state->gradient ? fr_optimizer_kind_text(state->conf->kind) : "what is not trained",
                           states_of(graph, parameter));
-    for (size_t i = n > 0 ? signed_arrays(state->conf->kind) * count : 0; i < n * count; i++)
+    for (size_t i = n > 0 && fr_optimizer_first_state_signed(state->conf->kind) ? count : 0; i < n * count; i++)
         if (values[i] < 0.0f)
             return fr_err_set(err, FR_E_INVALID, "%s.state[%zu][%zu] is %.9g, and is never negative with %s", name,
                               i / count, i % count, (double)values[i], fr_optimizer_kind_text(state->conf->kind));
@@ -350,13 +306,4 @@ enum fr_status fr_graph_adopt_state(struct fr_graph *graph, size_t parameter, co
         memcpy(state->state1, values + count, count * sizeof(float));
     state->samples = samples;
     return FR_OK;
-}
-
-uint64_t fr_graph_bytes(const struct fr_graph *graph)
-{
-    uint64_t floats = 0;
-    for (size_t p = 0; p < graph->n_parameters; p++)
-        floats += (uint64_t)graph->parameters[p].n_values *
-                  (1 + states_of(graph, p) + (graph->parameter_states[p].average != NULL));
-    return floats * sizeof(float);
 }

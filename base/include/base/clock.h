@@ -15,15 +15,6 @@ struct fr_clock {
 
 const struct fr_clock *fr_clock_system(void);
 
-/* A fake clock is in the caller's memory; one thread advances it explicitly. */
-struct fr_clock_fake {
-    struct fr_clock clock;
-    uint64_t mono_ns;
-    int64_t wall_ms;
-};
-void fr_clock_fake_init(struct fr_clock_fake *fake, int64_t wall_ms);
-void fr_clock_fake_advance_ms(struct fr_clock_fake *fake, int64_t ms);
-
 /* Nanoseconds since boot, including the time for which the machine was suspended. Thread: any. */
 uint64_t fr_clock_boot_ns(void);
 /* Processor time of the process and of the calling thread. Thread: any. */

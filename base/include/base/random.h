@@ -48,12 +48,11 @@ struct fr_doubles {
     size_t n;
 };
 void fr_random_uniforms(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index, struct fr_doubles out);
-/* For initial weights: a standard normal in the precision of f32, at a fraction of the cost,
- * because one draw gives two numbers. The numbers differ from those of fr_random_normal. */
-float fr_random_weight(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
-/* Writes the weights of index, index + 1, ... (n values) of each key k to values[k] + offset, times
- * scale (multiplied in double and rounded once more). Rows with few values are best drawn several
- * at a time. */
+/* Draws initial weights: standard normals in the precision of f32, at a fraction of the cost,
+ * because one draw gives two numbers (fr_random_weight_at). The numbers differ from those of
+ * fr_random_normal. Writes the weights of index, index + 1, ... (n values) of each key k to
+ * values[k] + offset, times scale (multiplied in double and rounded once more). Rows with few
+ * values are best drawn several at a time. */
 struct fr_random_rows {
     uint64_t seed, stream, index;
     double scale;

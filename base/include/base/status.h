@@ -36,8 +36,6 @@ enum fr_status {
     FR_E_NO_DESCRIPTORS = -18, /* the process or the system cannot open another file */
 };
 
-enum fr_status_class { FR_CLASS_OK, FR_CLASS_RETRY, FR_CLASS_DROP, FR_CLASS_FATAL };
-
 #define FR_MUST_CHECK __attribute__((warn_unused_result))
 
 /* The text is cut at the end of the array, never overrun. The caller owns it. */
@@ -47,7 +45,6 @@ struct fr_err {
 };
 
 const char *fr_status_name(enum fr_status status);
-enum fr_status_class fr_status_class(enum fr_status status);
 
 /* Fills err (may be NULL) and returns status, so that `return fr_err_set(err, FR_E_IO, "..")` reads
  * well. */

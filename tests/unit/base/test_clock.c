@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "fake_clock.h"
 
 FR_CASE(the_fake_moves_only_when_told)
 {

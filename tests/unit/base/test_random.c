@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "random_weight.h"
 
 enum { DRAWS = 1 << 20 };
 
@@ -131,7 +132,7 @@ static double normal_number(uint64_t i)
 
 static double weight(uint64_t i)
 {
-    return (double)fr_random_weight(11, 5, i / 16, i % 16);
+    return (double)random_weight(11, 5, i / 16, i % 16);
 }
 
 static void expect_normal_moments(double (*number)(uint64_t i))
@@ -191,7 +192,7 @@ FR_CASE(weights_match_libm_closely)
         double angle = (double)(uint32_t)bits * 0x1p-31 * 3.14159265358979323846;
         for (uint64_t k = 0; k < 2; k++) {
             double expected = radius * (k ? sin(angle) : cos(angle));
-            double error = fabs((double)fr_random_weight(1, 2, i, k) - expected);
+            double error = fabs((double)random_weight(1, 2, i, k) - expected);
             worst = error > worst ? error : worst;
         }
     }
@@ -237,10 +238,10 @@ FR_CASE(the_values_never_change)
         sum = sum * 31 + bits;
     }
     assert_true(sum == 0xa9ea7414277d2be5ULL);
-    assert_true(fr_random_weight(1, 2, 3, 4) == 0x1.29f2d2p-1f);
-    assert_true(fr_random_weight(1, 2, 3, 5) == 0x1.2f1554p-1f);
+    assert_true(random_weight(1, 2, 3, 4) == 0x1.29f2d2p-1f);
+    assert_true(random_weight(1, 2, 3, 5) == 0x1.2f1554p-1f);
     for (uint64_t i = 0; i < 4096; i++)
-        sum = sum * 31 + fr_f32_bits(fr_random_weight(9, 9, i / 2, i % 2));
+        sum = sum * 31 + fr_f32_bits(random_weight(9, 9, i / 2, i % 2));
     assert_true(sum == 0x3c61426378b1627bULL);
 }
 
@@ -275,10 +276,9 @@ FR_CASE(weights_of_many_keys_are_those_drawn_one_by_one)
                 for (size_t k = 0; k < KEYS; k++)
                     for (size_t i = 0; i < BEFORE + N_MAX + 1; i++) {
                         bool drawn = k < n_keys && i >= BEFORE && i < BEFORE + n;
-                        assert_true(values[k][i] ==
-                                    (drawn
-                                         ? (float)(scale * (double)fr_random_weight(3, 4, keys[k], index + i - BEFORE))
-                                         : 0.0f));
+                        assert_true(
+                            values[k][i] ==
+                            (drawn ? (float)(scale * (double)random_weight(3, 4, keys[k], index + i - BEFORE)) : 0.0f));
                     }
             }
 }

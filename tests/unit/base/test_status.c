@@ -1,4 +1,4 @@
-/* base/status.h: names, classes, texts that are cut and never overrun. */
+/* base/status.h: names, texts that are cut and never overrun. */
 #include "case.h"
 
 #include <stdio.h>
@@ -15,19 +15,6 @@ FR_CASE(every_code_has_a_name_of_its_own)
             assert_string_not_equal(fr_status_name((enum fr_status)a), fr_status_name((enum fr_status)b));
     }
     assert_string_equal(fr_status_name((enum fr_status) - 99), "unknown");
-}
-
-FR_CASE(a_storage_error_is_fatal_and_a_bad_record_is_dropped)
-{
-    assert_int_equal(fr_status_class(FR_OK), FR_CLASS_OK);
-    assert_int_equal(fr_status_class(FR_AGAIN), FR_CLASS_RETRY);
-    assert_int_equal(fr_status_class(FR_E_UNAVAILABLE), FR_CLASS_RETRY);
-    assert_int_equal(fr_status_class(FR_E_INVALID), FR_CLASS_DROP);
-    assert_int_equal(fr_status_class(FR_E_LIMIT), FR_CLASS_DROP);
-    assert_int_equal(fr_status_class(FR_E_IO), FR_CLASS_FATAL);
-    assert_int_equal(fr_status_class(FR_E_NO_SPACE), FR_CLASS_FATAL);
-    assert_int_equal(fr_status_class(FR_E_CORRUPT), FR_CLASS_FATAL);
-    assert_int_equal(fr_status_class((enum fr_status) - 99), FR_CLASS_FATAL);
 }
 
 FR_CASE(set_formats_and_returns_the_status)
@@ -75,7 +62,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_has_a_name_of_its_own),
-        cmocka_unit_test(a_storage_error_is_fatal_and_a_bad_record_is_dropped),
         cmocka_unit_test(set_formats_and_returns_the_status),
         cmocka_unit_test(wrap_puts_its_text_before),
         cmocka_unit_test(set_may_use_its_own_text),

@@ -3,6 +3,7 @@
 #include "ops/backends.h"
 
 #include "shim/shim.h"
+#include "random_weight.h"
 
 /* Copies bytes to the device; the caller may change `host` afterwards. */
 static void *to_device(const void *host, size_t bytes)
@@ -165,7 +166,7 @@ static double draw(enum fr_init_kind kind, uint64_t key, uint64_t index)
 {
     switch (kind) {
     case FR_INIT_NORMAL:
-        return (double)fr_random_weight(9, 77, key, index);
+        return (double)random_weight(9, 77, key, index);
     case FR_INIT_TRUNCATED_NORMAL:
         return fr_random_truncated_normal(9, 77, key, index);
     case FR_INIT_UNIFORM:

@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/check.h"
 #include "documents.h"
+#include "fake_clock.h"
 #include "service.h"
 
 enum { DOCUMENTS = 3 };

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "fake_clock.h"
 #include "service.h"
 
 enum { SHELL_FD = 9, TIMEOUT_MS = 5000 };

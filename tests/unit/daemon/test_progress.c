@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "progress.h"
+#include "fake_clock.h"
 #include "service.h"
 
 struct world {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "fake_clock.h"
 #include "service.h"
 #include "signals.h"
 

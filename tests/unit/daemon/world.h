@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "fake_clock.h"
 #include "service.h"
 
 struct world {

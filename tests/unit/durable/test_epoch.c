@@ -1,5 +1,6 @@
 /* Epochs as bytes: encoding, parsing, iteration, the two shared sections. */
 #include "scene.h"
+#include "epoch_bytes.h"
 
 #include <math.h>
 #include <sys/mman.h>
@@ -45,7 +46,7 @@ static struct fr_buffer encode_golden(void)
     struct fr_order order = fr_order_of(golden_salt);
     fr_stage_init(&stage);
     stage_golden(&stage);
-    fr_epoch_encode(&stage, &order, &previous, &out);
+    encode_epoch(&stage, &order, &previous, &out);
     fr_stage_release(&stage);
     return out;
 }
@@ -59,7 +60,7 @@ FR_CASE(a_stage_knows_what_its_epoch_takes_in_the_journal)
     fr_stage_init(&stage);
     stage_golden(&stage);
     uint64_t expected = fr_stage_bytes(&stage);
-    fr_epoch_encode(&stage, &order, &previous, &bytes);
+    encode_epoch(&stage, &order, &previous, &bytes);
     assert_int_equal(expected, FR_STAGE_FRONT + bytes.size);
     fr_buffer_release(&bytes);
     fr_stage_release(&stage);
@@ -80,7 +81,7 @@ FR_CASE(a_stage_that_was_touched_has_its_pages_and_gives_the_same_bytes)
     for (size_t i = 0; i + 1 < BYTES / PAGE; i++)
         assert_int_equal(there[i] & 1, 1);
     stage_golden(&stage);
-    fr_epoch_encode(&stage, &order, &previous, &bytes);
+    encode_epoch(&stage, &order, &previous, &bytes);
     assert_int_equal(bytes.size, golden.size);
     assert_memory_equal(bytes.data, golden.data, golden.size);
     fr_buffer_release(&golden);
@@ -162,7 +163,7 @@ FR_CASE(an_empty_epoch_is_legal)
     struct fr_order order = fr_order_of(0);
     fr_stage_init(&stage);
     stage.epoch = stage.timeline = 1;
-    fr_epoch_encode(&stage, &order, &zero, &out);
+    encode_epoch(&stage, &order, &zero, &out);
     assert_int_equal(fr_epoch_parse(out.data, out.size, &epoch), FR_OK);
     assert_int_equal(fr_epoch_next(&epoch, &at, &image), FR_EOF);
     fr_stage_release(&stage);
@@ -189,7 +190,7 @@ FR_CASE(bytes_do_not_depend_on_the_order_of_staging)
             assert_int_equal((uintptr_t)bytes % 8, 0);
             memcpy(bytes, &index, 8);
         }
-        fr_epoch_encode(&stage, &order, &zero, &out[run]);
+        encode_epoch(&stage, &order, &zero, &out[run]);
         fr_stage_release(&stage);
     }
     struct fr_epoch epoch;
@@ -220,7 +221,7 @@ FR_CASE(a_cleared_stage_is_reused_without_traces_and_without_new_memory)
         }
         fr_put_u64(fr_stage_section(&stage, "left_over"), 1);
         fr_buffer_clear(&out);
-        fr_epoch_encode(&stage, &order, &zero, &out);
+        encode_epoch(&stage, &order, &zero, &out);
         if (round == 1)
             reserved = stage.arena.reserved;
         if (round > 1)
@@ -228,7 +229,7 @@ FR_CASE(a_cleared_stage_is_reused_without_traces_and_without_new_memory)
     }
     stage_golden(&stage);
     fr_buffer_clear(&out);
-    fr_epoch_encode(&stage, &order, &previous, &out);
+    encode_epoch(&stage, &order, &previous, &out);
     assert_int_equal(out.size, golden.size);
     assert_memory_equal(out.data, golden.data, golden.size);
     fr_stage_release(&stage);
@@ -436,7 +437,7 @@ static struct fr_buffer encode_dense(void)
     for (size_t i = 0; i < 2; i++)
         fr_dense_stage(&stage, &views[i]);
     fr_stage_section(&stage, "announce");
-    fr_epoch_encode(&stage, &order, &zero, &out);
+    encode_epoch(&stage, &order, &zero, &out);
     fr_stage_release(&stage);
     return out;
 }

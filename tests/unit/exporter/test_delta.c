@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "fixture.h"
+#include "epoch_bytes.h"
 
 struct seen {
     uint64_t rows, drops, dense, exact, commits, models, rewinds;
@@ -52,7 +53,7 @@ static struct fr_epoch encode(struct fr_stage *stage, struct fr_buffer *bytes)
     struct fr_order order = fr_order_of(0x5eed);
     struct fr_epoch epoch;
     fr_buffer_clear(bytes);
-    fr_epoch_encode(stage, &order, &previous, bytes);
+    encode_epoch(stage, &order, &previous, bytes);
     assert_int_equal(fr_epoch_parse(bytes->data, bytes->size, &epoch), FR_OK);
     return epoch;
 }

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "graph/graph.h"
+#include "whole_state.h"
 
 enum { FX_SLOTS = 32, FX_LAYERS = 8, FX_REFS = 32 };
 
@@ -585,11 +586,7 @@ static inline struct fr_parameter *fx_parameter(struct fr_graph *graph, const ch
 static inline uint64_t fx_hash(const struct fixture *fx, struct fr_graph *graph)
 {
     struct fr_buffer bytes = {0};
-    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
-        const struct fr_parameter *q = &fr_graph_parameters(graph)[p];
-        fr_buffer_append(&bytes, q->values, q->n_values * sizeof(float));
-    }
-    fr_graph_save_state(graph, &bytes);
+    save_model(graph, &bytes);
     for (uint32_t t = 0; t < fx->conf.n_tables; t++)
         fr_buffer_append(&bytes, fx->row_memory[t], (size_t)fx->vocabulary * fx->layouts[t].row_floats * sizeof(float));
     uint64_t hash = fr_xxh3(bytes.data, bytes.size);

@@ -160,8 +160,8 @@ static uint64_t run_of(uint64_t restart_at)
                 const struct fr_parameter *q = &fr_graph_parameters(from)[p];
                 memcpy(fr_graph_parameters(graph)[p].published, q->published, q->n_values * sizeof(float));
             }
-            fr_graph_save_state(from, &bytes);
-            assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
+            save_state(from, &bytes);
+            assert_int_equal(restore_state(graph, bytes.data, bytes.size), FR_OK);
             fr_buffer_clear(&bytes);
             size_t kernel = (size_t)(fx_parameter(from, "h/kernel") - fr_graph_parameters(from));
             const struct fr_parameter *q = &fr_graph_parameters(from)[kernel];
@@ -197,8 +197,8 @@ FR_CASE(a_state_with_an_average_is_not_one_without)
     struct fixture fx, other;
     struct fr_graph *with = make_graph(&fx, 100), *without = make_graph(&other, 0);
     struct fr_buffer bytes = {0};
-    fr_graph_save_state(with, &bytes);
-    assert_int_equal(fr_graph_restore_state(without, bytes.data, bytes.size), FR_E_MISMATCH);
+    save_state(with, &bytes);
+    assert_int_equal(restore_state(without, bytes.data, bytes.size), FR_E_MISMATCH);
     fr_buffer_clear(&bytes);
     fr_graph_save_parameter(without, 0, &bytes);
     assert_null(fr_graph_trained_values(bytes.data, bytes.size, fr_graph_parameters(without)[0].n_values));

@@ -45,7 +45,7 @@ static void meter_init(struct meter *meter, struct fixture *fx)
     set_rates(fx, 1e-30f);
     *meter = (struct meter){.graph = fx_graph(fx, fr_reference_ops(), NULL), .fx = fx};
     fx_count_enough(meter->graph);
-    fr_graph_save_state(meter->graph, &meter->state);
+    save_state(meter->graph, &meter->state);
     size_t n = fr_graph_parameter_count(meter->graph);
     meter->statistics = fr_alloc(n, sizeof(*meter->statistics));
     for (size_t p = 0; p < n; p++) {
@@ -68,7 +68,7 @@ static void meter_release(struct meter *meter)
 
 static double loss_of(struct meter *meter)
 {
-    assert_int_equal(fr_graph_restore_state(meter->graph, meter->state.data, meter->state.size), FR_OK);
+    assert_int_equal(restore_state(meter->graph, meter->state.data, meter->state.size), FR_OK);
     for (size_t p = 0; p < fr_graph_parameter_count(meter->graph); p++) {
         struct fr_parameter *parameter = &fr_graph_parameters(meter->graph)[p];
         if (!parameter->trained)

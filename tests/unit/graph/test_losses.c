@@ -121,7 +121,7 @@ static uint64_t parameters_hash(struct fr_graph *graph)
     for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
         fr_buffer_append(&bytes, fr_graph_parameters(graph)[p].values,
                          fr_graph_parameters(graph)[p].n_values * sizeof(float));
-    fr_graph_save_state(graph, &bytes);
+    save_state(graph, &bytes);
     uint64_t hash = fr_xxh3(bytes.data, bytes.size);
     fr_buffer_release(&bytes);
     return hash;

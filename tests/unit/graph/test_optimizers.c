@@ -383,13 +383,13 @@ static struct fr_graph *restored(struct fixture *fx, struct fr_graph *from, stru
 {
     struct fr_graph *graph = fx_graph(fx, NULL, pool);
     struct fr_buffer bytes = {0};
-    fr_graph_save_state(from, &bytes);
+    save_state(from, &bytes);
     uint64_t before = fx_hash(fx, graph);
     for (size_t cut = 0; cut < bytes.size; cut += 1 + bytes.size / 40) {
-        assert_int_equal(fr_graph_restore_state(graph, bytes.data, cut), FR_E_CORRUPT);
+        assert_int_equal(restore_state(graph, bytes.data, cut), FR_E_CORRUPT);
         assert_true(fx_hash(fx, graph) == before);
     }
-    assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
+    assert_int_equal(restore_state(graph, bytes.data, bytes.size), FR_OK);
     fr_buffer_release(&bytes);
     for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
         memcpy(fr_graph_parameters(graph)[p].values, fr_graph_parameters(from)[p].values,
@@ -486,14 +486,14 @@ FR_CASE(a_state_of_another_network_is_refused)
     b.conf.dense_optimizer.rho = 0.9f;
     struct fr_graph *one = fx_graph(&a, NULL, NULL), *other = fx_graph(&b, NULL, NULL);
     struct fr_buffer bytes = {0};
-    fr_graph_save_state(one, &bytes);
+    save_state(one, &bytes);
     uint64_t before = fx_hash(&b, other);
-    assert_int_equal(fr_graph_restore_state(other, bytes.data, bytes.size), FR_E_MISMATCH);
+    assert_int_equal(restore_state(other, bytes.data, bytes.size), FR_E_MISMATCH);
     bytes.data[0]++;
-    assert_int_equal(fr_graph_restore_state(one, bytes.data, bytes.size), FR_E_MISMATCH);
+    assert_int_equal(restore_state(one, bytes.data, bytes.size), FR_E_MISMATCH);
     bytes.data[0]--;
     fr_put_u8(&bytes, 0);
-    assert_int_equal(fr_graph_restore_state(one, bytes.data, bytes.size), FR_E_CORRUPT);
+    assert_int_equal(restore_state(one, bytes.data, bytes.size), FR_E_CORRUPT);
     assert_true(fx_hash(&b, other) == before);
     fr_buffer_release(&bytes);
     fr_graph_free(one);

@@ -145,8 +145,8 @@ static uint64_t run_of(uint64_t restart_at)
             struct fr_graph *from = graph;
             struct fr_buffer bytes = {0};
             graph = fx_graph(&fx, NULL, NULL);
-            fr_graph_save_state(from, &bytes);
-            assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
+            save_state(from, &bytes);
+            assert_int_equal(restore_state(graph, bytes.data, bytes.size), FR_OK);
             for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
                 memcpy(fr_graph_parameters(graph)[p].values, fr_graph_parameters(from)[p].values,
                        fr_graph_parameters(from)[p].n_values * sizeof(float));

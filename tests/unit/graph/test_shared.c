@@ -167,7 +167,7 @@ static uint64_t trained_hash(const struct network *network, const struct fr_ops 
     }
     append_state(&bytes, graph, &fx, true);
     append_state(&bytes, graph, &fx, false);
-    fr_graph_save_state(graph, &bytes);
+    save_state(graph, &bytes);
     uint64_t hash = fr_xxh3(bytes.data, bytes.size);
     fr_buffer_release(&bytes);
     fr_graph_free(graph);
@@ -184,7 +184,7 @@ struct snapshot {
 static struct snapshot snapshot_of(struct fr_graph *graph, const struct fixture *fx)
 {
     struct snapshot s = {0};
-    fr_graph_save_state(graph, &s.state);
+    save_state(graph, &s.state);
     append_state(&s.trained, graph, fx, true);
     append_state(&s.statistics, graph, fx, false);
     return s;
@@ -193,7 +193,7 @@ static struct snapshot snapshot_of(struct fr_graph *graph, const struct fixture 
 static void put_snapshot(const struct snapshot *s, struct fr_graph *graph, const struct fixture *fx)
 {
     const uint8_t *trained = s->trained.data, *statistics = s->statistics.data;
-    assert_int_equal(fr_graph_restore_state(graph, s->state.data, s->state.size), FR_OK);
+    assert_int_equal(restore_state(graph, s->state.data, s->state.size), FR_OK);
     for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
         struct fr_parameter *parameter = &fr_graph_parameters(graph)[p];
         const uint8_t **at = parameter->trained ? &trained : &statistics;

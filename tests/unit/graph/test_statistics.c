@@ -332,16 +332,16 @@ FR_CASE(old_numbers_fade_behind_ten_million_samples)
     /* The state ends with the slot's dim, count, mean and M2, the number of dice layers, and a
      * task's first labels. They are set as after 10^7 samples of mean 0 and variance 1. */
     struct fr_buffer bytes = {0};
-    fr_graph_save_state(graph, &bytes);
+    save_state(graph, &bytes);
     double numbers[3] = {1e7, 0.0, 1e7};
     memcpy(bytes.data + bytes.size - 4 - 24 - sizeof(numbers), numbers, sizeof(numbers));
-    assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
+    assert_int_equal(restore_state(graph, bytes.data, bytes.size), FR_OK);
     fx_make_batch(&fx, 5000, 1, false, 8);
     for (uint32_t i = 0; i < 5000; i++)
         fx.batch.columns[0].dense[i] = 10.0f;
     fx_step(&fx, graph);
     fr_buffer_release(&bytes);
-    fr_graph_save_state(graph, &bytes);
+    save_state(graph, &bytes);
     memcpy(numbers, bytes.data + bytes.size - 4 - 24 - sizeof(numbers), sizeof(numbers));
     assert_true(numbers[0] == 1e7);
     double mean = 10.0 * (1.0 - pow(1.0 - 1e-7, 5000));

@@ -379,8 +379,8 @@ FR_CASE(a_state_goes_on_under_an_optimizer_of_the_same_state_only)
         b.conf.dense_optimizer.kind = pairs[i].after;
         struct fr_graph *one = fx_graph(&a, NULL, NULL), *other = fx_graph(&b, NULL, NULL);
         struct fr_buffer bytes = {0};
-        fr_graph_save_state(one, &bytes);
-        assert_int_equal(fr_graph_restore_state(other, bytes.data, bytes.size), pairs[i].status);
+        save_state(one, &bytes);
+        assert_int_equal(restore_state(other, bytes.data, bytes.size), pairs[i].status);
         fr_buffer_release(&bytes);
         fr_graph_free(one);
         fr_graph_free(other);
@@ -401,11 +401,11 @@ FR_CASE(optimizer_state_survives_a_save_and_restore)
         fx_step(&fx, a);
         fx_step(&fx, a);
         struct fr_buffer bytes = {0};
-        fr_graph_save_state(a, &bytes);
-        assert_int_equal(fr_graph_restore_state(b, bytes.data, bytes.size - 1), FR_E_CORRUPT);
-        assert_int_equal(fr_graph_restore_state(b, bytes.data, bytes.size), FR_OK);
+        save_state(a, &bytes);
+        assert_int_equal(restore_state(b, bytes.data, bytes.size - 1), FR_E_CORRUPT);
+        assert_int_equal(restore_state(b, bytes.data, bytes.size), FR_OK);
         bytes.data[4] ^= 7;
-        assert_int_equal(fr_graph_restore_state(b, bytes.data, bytes.size), FR_E_MISMATCH);
+        assert_int_equal(restore_state(b, bytes.data, bytes.size), FR_E_MISMATCH);
         for (size_t p = 0; p < fr_graph_parameter_count(a); p++)
             memcpy(fr_graph_parameters(b)[p].values, fr_graph_parameters(a)[p].values,
                    fr_graph_parameters(a)[p].n_values * sizeof(float));

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "base/cursor.h"
+#include "fake_clock.h"
 #include "ingest/ingest.h"
 
 enum { FILES = 4, LETTERS = 256, RING = 4 };

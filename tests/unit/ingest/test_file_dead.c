@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "fake_clock.h"
 #include "ingest/source.h"
 
 struct scene {

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fake_clock.h"
 #include "metrics/http.h"
 
 struct scene {

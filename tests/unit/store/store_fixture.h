@@ -16,6 +16,7 @@
 #include "eviction/eviction.h"
 #include "store/store.h"
 #include "store_find.h"
+#include "../../../store/durable/epoch_layout.h"
 
 enum { TEST_TABLES = 4, TEST_SLOTS = 8, TEST_SAMPLES = 64, TEST_SLOT_KEYS = 1024, TEST_DIM = 3, TEST_ROW_FLOATS = 5 };
 
@@ -292,6 +293,14 @@ static inline void random_groups(struct test_batch *grouped, struct test_batch *
                 batch_id(expanded, s, ids[s][k]);
         }
     }
+}
+
+/* The images of a stage that the cut wrote, for fr_epoch_next. */
+static inline struct fr_epoch stage_view(const struct fr_stage *stage)
+{
+    const uint8_t *begin = stage->n_ordered ? stage->record.data + STAGE_IMAGES : NULL;
+    return (struct fr_epoch){
+        .n_images = stage->n_ordered, .images_begin = begin, .images_end = begin + stage->ordered_bytes};
 }
 
 #endif

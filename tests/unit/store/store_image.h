@@ -11,6 +11,7 @@
 #include "../../../store/tables.h"
 #include "base/buffer.h"
 #include "base/check.h"
+#include "epoch_bytes.h"
 
 struct image_entries {
     const struct fr_shard *shard;
@@ -152,7 +153,7 @@ static inline void assert_same_cut(struct fr_store *a, struct fr_store *b)
         stage.epoch = 1;
         stage.timeline = 1;
         fr_store_cut(stores[i], &stage);
-        fr_epoch_encode(&stage, &order, &previous, &bytes[i]);
+        encode_epoch(&stage, &order, &previous, &bytes[i]);
         fr_stage_release(&stage);
     }
     assert_int_equal(bytes[0].size, bytes[1].size);

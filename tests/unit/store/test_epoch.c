@@ -1,6 +1,7 @@
 /* Cut and recovery: what an epoch says about each key, and that a restart changes nothing. */
 #include "store/section.h"
 #include "store_fixture.h"
+#include "epoch_bytes.h"
 
 /* ---- epochs ---- */
 
@@ -13,7 +14,7 @@ static void cut(struct world *w, struct fr_stage *stage)
 static const struct fr_image *image_of(const struct fr_stage *stage, uint64_t key)
 {
     static struct fr_image image;
-    struct fr_epoch images = fr_stage_view(stage);
+    struct fr_epoch images = stage_view(stage);
     struct fr_image next;
     const uint8_t *at = NULL;
     bool found = false;
@@ -46,7 +47,7 @@ static void assert_kind(const struct fr_stage *stage, uint64_t key, enum fr_imag
 /* Every epoch so far into an empty store, as recovery does. */
 static void restore_stage(struct world *w, const struct fr_stage *stage, bool newest)
 {
-    struct fr_epoch images = fr_stage_view(stage);
+    struct fr_epoch images = stage_view(stage);
     struct fr_image image;
     const uint8_t *at = NULL;
     while (fr_epoch_next(&images, &at, &image) == FR_OK)
@@ -462,7 +463,7 @@ static void cut_history(struct world *w, struct history *h)
     struct fr_sha256 previous = {{0}};
     struct fr_order order = fr_order_of(0);
     struct fr_buffer *bytes = &h->epochs[h->n_epochs];
-    fr_epoch_encode(&stage, &order, &previous, bytes);
+    encode_epoch(&stage, &order, &previous, bytes);
     h->n_epochs++;
     fr_stage_release(&stage);
 }

@@ -1,6 +1,7 @@
 /* First values of rows: every initializer is its distribution of the counter-based numbers of
  * (seed, table, key, index), to the bit. */
 #include "store_fixture.h"
+#include "random_weight.h"
 
 enum { SEED = 7, DIM = 6, KEYS = 40 };
 
@@ -16,7 +17,7 @@ static double expected_value(const struct initializer *i, uint64_t stream, uint6
     case 'u':
         return (2.0 * fr_random_uniform(SEED, stream, key, index) - 1.0) * i->scale;
     case 'n':
-        return (double)fr_random_weight(SEED, stream, key, index) * i->scale;
+        return (double)random_weight(SEED, stream, key, index) * i->scale;
     case 't':
         return fr_random_truncated_normal(SEED, stream, key, index) * i->scale;
     default:

@@ -3,6 +3,7 @@
 #include "store_fixture.h"
 
 #include "../../../store/tables.h"
+#include "random_weight.h"
 
 static const struct fr_table_rows *table_rows(const struct world *w, uint32_t t)
 {
@@ -246,7 +247,7 @@ FR_CASE(counters_go_on_beyond_2_to_the_24th)
     struct fr_stage stage;
     fr_stage_init(&stage);
     fr_store_cut(w.store, &stage);
-    struct fr_epoch images = fr_stage_view(&stage);
+    struct fr_epoch images = stage_view(&stage);
     struct fr_image image;
     const uint8_t *at = NULL;
     assert_int_equal(fr_epoch_next(&images, &at, &image), FR_OK);
@@ -309,7 +310,7 @@ FR_CASE(a_new_row_is_a_function_of_seed_table_key_and_index)
     assert_int_equal(fr_store_find(w.store, 0, UINT64_MAX, &view), FR_OK);
     uint64_t stream = fr_xxh3("table0", 6);
     for (uint32_t j = 0; j < TEST_DIM; j++)
-        assert_true(view.row[j] == (float)((double)fr_random_weight(7, stream, UINT64_MAX, j) * (double)0.1f));
+        assert_true(view.row[j] == (float)((double)random_weight(7, stream, UINT64_MAX, j) * (double)0.1f));
     assert_true(view.row[3] == 0.5f && view.row[4] == 0.5f);
     assert_int_equal(fr_store_find(w.store, 1, 0, &view), FR_OK);
     stream = fr_xxh3("table1", 6);

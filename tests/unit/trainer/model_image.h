@@ -4,6 +4,7 @@
 
 #include "trainer_fixture.h"
 
+#include "../graph/whole_state.h"
 #include "../../../trainer/trainer_private.h"
 
 /* Parameters as trained and as published, their state, metrics and the watermark; not the store. */
@@ -15,7 +16,7 @@ static inline void model_image(const struct fr_trainer *trainer, struct fr_buffe
         for (int published = 0; published < 2; published++)
             fr_buffer_append(out, published ? parameters[i].published : parameters[i].values,
                              parameters[i].n_values * sizeof(float));
-    fr_graph_save_state(trainer->graph, out);
+    save_state(trainer->graph, out);
     for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
         struct fr_metrics_section section = {0};
         fr_metrics_section_add(&section, trainer->conf->tasks[i].name, trainer->metrics[i]);

@@ -15,6 +15,7 @@
 #include "decode/decoder.h"
 #include "batch/records.h"
 #include "eviction/eviction.h"
+#include "fake_clock.h"
 #include "trainer/trainer.h"
 
 enum { BATCH = 16, EPOCH_BATCHES = 4, LETTERS_MAX = 1024 };

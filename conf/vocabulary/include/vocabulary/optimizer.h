@@ -71,6 +71,27 @@ static inline bool fr_optimizer_same_state(enum fr_optimizer_kind a, enum fr_opt
     return a == b;
 }
 
+/* Returns whether the first value of state that an optimizer keeps of a value may be negative. All
+ * others are sums of squares and ages. */
+static inline bool fr_optimizer_first_state_signed(enum fr_optimizer_kind kind)
+{
+    switch (kind) {
+    case FR_OPT_MOMENTUM:
+    case FR_OPT_ADAM:
+    case FR_OPT_ADAM_ROWWISE:
+    case FR_OPT_ADAMW:
+    case FR_OPT_FTRL:
+    case FR_OPT_GROUP_FTRL:
+        return true;
+    case FR_OPT_SGD:
+    case FR_OPT_ADAGRAD:
+    case FR_OPT_ADAGRAD_ROWWISE:
+    case FR_OPT_RMSPROP:
+        break;
+    }
+    return false;
+}
+
 struct fr_optimizer {
     enum fr_optimizer_kind kind;
     float lr;           /* ftrl*: alpha; in a step: the scheduled value */

@@ -104,9 +104,6 @@ struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name);
  * is the whole epoch. Sorts loose images in place, with scratch memory from the stage's arena. May
  * be called again. A loose key that was staged twice is a bug (FR_CHECK). */
 void fr_epoch_complete(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous);
-/* Like fr_epoch_complete, and appends the epoch's bytes to out. */
-void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous,
-                     struct fr_buffer *out);
 
 /* A checked view of an epoch's bytes; borrows them. */
 struct fr_epoch {
@@ -125,8 +122,6 @@ enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *ou
 /* Like fr_epoch_view without checking the images: for bytes that this process encoded and has kept
  * in memory since. */
 enum fr_status fr_epoch_own(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
-/* A view of the images that fr_stage_ordered reported, for fr_epoch_next. */
-struct fr_epoch fr_stage_view(const struct fr_stage *stage);
 /* Iterates in (table, hash) order. *at = NULL begins; FR_EOF is returned at the end. */
 enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, struct fr_image *out);
 /* FR_E_NOT_FOUND: the epoch has no section of this name. */

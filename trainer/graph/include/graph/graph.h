@@ -225,12 +225,6 @@ enum fr_status fr_graph_restore_parameter(struct fr_graph *graph, size_t paramet
 /* Returns the trained values [n] within a parameter's part, possibly unaligned. NULL: the part
  * holds none, because the published values are the trained ones. */
 const uint8_t *fr_graph_trained_values(const uint8_t *bytes, size_t size, uint64_t n);
-/* Both take all parts one after another, the shared one last: the whole state at once. */
-void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out);
-enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
-/* Counts the bytes of values and optimizer state of all parameters, which an epoch holds when all
- * of them changed. */
-uint64_t fr_graph_bytes(const struct fr_graph *graph);
 
 /* Names the arithmetic of the products: the `kernel` of the model record. "fma 1" means the same
  * bits on every processor with FMA; else it is BLAS library, version and core type. */
