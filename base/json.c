@@ -55,6 +55,10 @@ void fr_json_break(struct fr_json *json)
 
 void fr_json_text(struct fr_json *json, const char *name, const char *text)
 {
+    if (!text) {
+        fr_json_null(json, name);
+        return;
+    }
     begin(json, name);
     fr_buffer_json_text(json->out, text);
 }
@@ -75,6 +79,34 @@ void fr_json_number(struct fr_json *json, const char *name, double value)
 {
     begin(json, name);
     fr_buffer_printf(json->out, isfinite(value) ? "%.9g" : "null", value);
+}
+
+void fr_json_exact(struct fr_json *json, const char *name, double value)
+{
+    begin(json, name);
+    fr_buffer_printf(json->out, isfinite(value) ? "%.17g" : "null", value);
+}
+
+void fr_json_floats(struct fr_json *json, const char *name, const void *values, uint64_t count)
+{
+    fr_json_array(json, name);
+    for (uint64_t i = 0; i < count; i++) {
+        begin(json, NULL);
+        fr_buffer_number(json->out, fr_load_f32((const uint8_t *)values + i * sizeof(float)));
+    }
+    fr_json_end(json);
+}
+
+void fr_json_id(struct fr_json *json, const char *name, uint64_t value)
+{
+    begin(json, name);
+    fr_buffer_printf(json->out, "\"%" PRIu64 "\"", value);
+}
+
+void fr_json_hash(struct fr_json *json, const char *name, uint64_t value)
+{
+    begin(json, name);
+    fr_buffer_printf(json->out, "\"0x%016" PRIx64 "\"", value);
 }
 
 void fr_json_bool(struct fr_json *json, const char *name, bool value)

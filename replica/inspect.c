@@ -139,17 +139,6 @@ int freshet_replica_dump(const struct freshet_replica *replica,
 
 /* ---- the dump ---- */
 
-struct dump_target {
-    int (*write)(void *self, const void *bytes, size_t size);
-    void *self;
-};
-
-static enum fr_status write_dump(void *self, const void *bytes, size_t size)
-{
-    const struct dump_target *target = self;
-    return target->write(target->self, bytes, size) == 0 ? FR_OK : FR_E_IO;
-}
-
 static enum fr_status dump_table(struct fr_dump *dump, const struct fr_served *view, uint32_t t)
 {
     const struct fr_conf_table *table = &view->model->conf->tables[t];
@@ -195,7 +184,8 @@ static const char *parameter_name(const struct fr_served_model *model, size_t i)
 
 struct dumping {
     const struct fr_served *view;
-    struct dump_target target;
+    fr_dump_sink *write;
+    void *self;
     uint64_t *hash;
     enum fr_status status;
 };
@@ -207,7 +197,7 @@ static void run_dump(void *self)
     const struct fr_served_model *model = view->model;
     struct fr_dump dump;
     /* The values are quantized already. What is allocated here is freed with the run's memory. */
-    fr_dump_init(&dump, FR_CODEC_F32, write_dump, &dumping->target);
+    fr_dump_init(&dump, FR_CODEC_F32, dumping->write, dumping->self);
     enum fr_status status = FR_OK;
     uint32_t *order = order_by_name(view->n_tables, table_name, model);
     for (uint32_t t = 0; t < view->n_tables && status == FR_OK; t++)
@@ -240,7 +230,7 @@ int freshet_reader_dump(struct freshet_reader *reader, int (*write)(void *self, 
         return FRESHET_E_NOT_READY;
     /* charged to the handle's budget, and held during the dump only */
     struct fr_replica_memory memory = {.budget = &reader->replica->budget};
-    struct dumping dumping = {.view = view, .target = {write, self}, .hash = hash};
+    struct dumping dumping = {.view = view, .write = write, .self = self, .hash = hash};
     bool given = fr_replica_memory_run(&memory, run_dump, &dumping);
     fr_replica_memory_release(&memory);
     fr_reader_leave(reader);

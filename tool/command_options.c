@@ -30,7 +30,7 @@ bool fr_tool_option_u64(const char *name, const char *text, uint64_t min, uint64
     return true;
 }
 
-static bool take_duration(const char *name, const char *text, int64_t *out)
+static bool parse_duration(const char *name, const char *text, int64_t *out)
 {
     static const struct {
         const char *unit;
@@ -49,7 +49,7 @@ static bool take_duration(const char *name, const char *text, int64_t *out)
     return false;
 }
 
-static bool take_choice(const char *name, const char *text, const char *const *choices, int *out)
+static bool parse_choice(const char *name, const char *text, const char *const *choices, int *out)
 {
     for (int i = 0; choices[i]; i++)
         if (strcmp(text, choices[i]) == 0) {
@@ -64,7 +64,7 @@ static bool take_choice(const char *name, const char *text, const char *const *c
 }
 
 /* Writes the text to the option's destination. */
-static bool take_value(const struct fr_tool_option *option, const char *command, const char *text)
+static bool parse_value(const struct fr_tool_option *option, const char *command, const char *text)
 {
     char name[64];
     snprintf(name, sizeof(name), "%s: %s", command, option->name);
@@ -72,11 +72,11 @@ static bool take_value(const struct fr_tool_option *option, const char *command,
         *option->value = text;
     uint64_t max = option->max ? option->max : UINT64_MAX;
     return (!option->number || fr_tool_option_u64(name, text, option->min, max, option->number)) &&
-           (!option->duration_ms || take_duration(name, text, option->duration_ms)) &&
-           (!option->choice || take_choice(name, text, option->choices, option->choice));
+           (!option->duration_ms || parse_duration(name, text, option->duration_ms)) &&
+           (!option->choice || parse_choice(name, text, option->choices, option->choice));
 }
 
-static int take(const struct fr_tool_option *option, const char *command, bool again, const char *value)
+static int set_option(const struct fr_tool_option *option, const char *command, bool again, const char *value)
 {
     if (option->flag) {
         *option->flag = true;
@@ -98,7 +98,7 @@ static int take(const struct fr_tool_option *option, const char *command, bool a
         fprintf(stderr, "%s: %s is given twice\n", command, option->name);
         return FR_TOOL_USAGE;
     }
-    return take_value(option, command, value) ? FR_TOOL_OK : FR_TOOL_USAGE;
+    return parse_value(option, command, value) ? FR_TOOL_OK : FR_TOOL_USAGE;
 }
 
 int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *options, size_t n_options,
@@ -109,7 +109,7 @@ int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *op
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             fputs(usage, stdout);
-            return -1;
+            return FR_TOOL_HELPED;
         }
         const struct fr_tool_option *option = find(options, n_options, argv[i]);
         if (!option) {
@@ -117,7 +117,7 @@ int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *op
             return FR_TOOL_USAGE;
         }
         uint64_t bit = UINT64_C(1) << (option - options);
-        int status = take(option, argv[0], given & bit, i + 1 < argc ? argv[i + 1] : NULL);
+        int status = set_option(option, argv[0], given & bit, i + 1 < argc ? argv[i + 1] : NULL);
         if (status != FR_TOOL_OK)
             return status;
         given |= bit;
@@ -129,4 +129,14 @@ int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *op
             return FR_TOOL_USAGE;
         }
     return FR_TOOL_OK;
+}
+
+int fr_tool_load_conf(const struct fr_conf_load_options *options, struct fr_conf **out)
+{
+    struct fr_buffer problems = {0};
+    enum fr_status status = fr_conf_load(options, out, &problems);
+    if (status != FR_OK)
+        fwrite(problems.data, 1, problems.size, stderr);
+    fr_buffer_release(&problems);
+    return status == FR_OK ? FR_TOOL_OK : FR_TOOL_USAGE;
 }

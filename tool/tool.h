@@ -11,24 +11,32 @@
 
 #include "base/buffer.h"
 #include "base/status.h"
+#include "conf/conf.h"
 
-enum { FR_TOOL_OK = 0, FR_TOOL_FAILED = 1, FR_TOOL_USAGE = 2 };
+/* FR_TOOL_HELPED: `--help` was answered; exit 0. */
+enum { FR_TOOL_HELPED = -1, FR_TOOL_OK = 0, FR_TOOL_FAILED = 1, FR_TOOL_USAGE = 2 };
+enum { FR_TOOL_SETS_MAX = 64 /* --set in one command */ };
 
-int fr_tool_broker(int argc, char **argv);
-int fr_tool_compare(int argc, char **argv);
-int fr_tool_debug(int argc, char **argv);
-int fr_tool_decode(int argc, char **argv);
-int fr_tool_dump(int argc, char **argv);
-int fr_tool_evaluate(int argc, char **argv);
-int fr_tool_follow(int argc, char **argv);
-int fr_tool_import(int argc, char **argv);
-int fr_tool_produce(int argc, char **argv);
-int fr_tool_row(int argc, char **argv);
-int fr_tool_savepoint(int argc, char **argv);
-int fr_tool_snapshot(int argc, char **argv);
-int fr_tool_score(int argc, char **argv);
-int fr_tool_state(int argc, char **argv);
-int fr_tool_verify(int argc, char **argv);
+/* The commands, in the order in which they are listed to users: name, and what the command does. */
+#define FR_TOOL_COMMANDS(COMMAND)                                                                                      \
+    COMMAND(produce, "writes samples to a topic, from a file or synthetic")                                            \
+    COMMAND(decode, "shows what sample records decode to, or why they are malformed")                                  \
+    COMMAND(follow, "follows a delta topic as a replica; scores and dumps")                                            \
+    COMMAND(verify, "compares a replica with the state of a drained daemon")                                           \
+    COMMAND(dump, "prints a state, as published or --private, as JSON Lines")                                          \
+    COMMAND(score, "scores samples from a dump or a followed topic")                                                   \
+    COMMAND(evaluate, "AUC, log loss, calibration of a saved stream, in total and by slices")                          \
+    COMMAND(compare, "the metrics of two models side by side")                                                         \
+    COMMAND(state, "shows what a state directory contains; read-only")                                                 \
+    COMMAND(row, "shows what a state or a topic has of one id")                                                        \
+    COMMAND(savepoint, "takes a savepoint of a state, or lists them")                                                  \
+    COMMAND(snapshot, "takes a snapshot of what is served, lists or checks snapshots")                                 \
+    COMMAND(import, "makes a new state from a model trained elsewhere")                                                \
+    COMMAND(broker, "runs librdkafka's embedded broker, for trying things")                                            \
+    COMMAND(debug, "shows the compiled network of a configuration")
+#define FR_TOOL_DECLARED(name, does) int fr_tool_##name(int argc, char **argv);
+FR_TOOL_COMMANDS(FR_TOOL_DECLARED)
+#undef FR_TOOL_DECLARED
 
 /* Prints on stderr why the command failed; returns FR_TOOL_FAILED. */
 int fr_tool_fail(const char *command, const struct fr_err *err);
@@ -50,10 +58,27 @@ struct fr_tool_option {
     size_t *n_many;
     size_t many_max;
 };
-/* Returns FR_TOOL_OK, or FR_TOOL_USAGE after a message that names the argument. For --help it
- * prints `usage` and returns -1, which means exit 0. */
+/* Options that several commands have. Those of a configuration go to a struct fr_conf_load_options
+ * and an array for its sets, those of a topic to a struct fr_consume_options and an array for its
+ * properties. */
+#define FR_TOOL_CONFIG_OPTIONS(to, texts, needed)                                                                      \
+    {.name = "--config", .value = &(to).path, .required = (needed)}, FR_TOOL_MANY("--set", texts, (to).n_sets)
+#define FR_TOOL_TOPIC_OPTIONS(to, texts, needed)                                                                       \
+    {.name = "--brokers", .value = &(to).brokers, .required = (needed)},                                               \
+        {.name = "--topic", .value = &(to).topic, .required = (needed)},                                               \
+        {.name = "--kafka-file", .value = &(to).kafka_file}, FR_TOOL_MANY("--kafka", texts, (to).n_properties)
+#define FR_TOOL_MANY(option, texts, n)                                                                                 \
+    {                                                                                                                  \
+        .name = (option), .many = (texts), .n_many = &(n), .many_max = FR_ARRAY_LEN(texts)                             \
+    }
+
+/* Returns FR_TOOL_OK, FR_TOOL_USAGE after a message that names the argument, or FR_TOOL_HELPED
+ * after it has printed `usage` for --help. */
 int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *options, size_t n_options,
                           const char *usage);
+/* Reads a configuration. FR_TOOL_USAGE: its problems were printed on stderr. *out is written only
+ * on FR_TOOL_OK; free it with fr_conf_free. */
+int fr_tool_load_conf(const struct fr_conf_load_options *options, struct fr_conf **out);
 /* Reads a decimal number within the range; false after a message. */
 bool fr_tool_option_u64(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out);
 

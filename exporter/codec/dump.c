@@ -52,10 +52,12 @@ static void put_values(struct fr_dump *dump, const void *values, uint64_t count,
     fr_put_u8(&dump->line, ']');
 }
 
-static enum fr_status write_line(struct fr_dump *dump)
+enum fr_status fr_dump_line(struct fr_dump *dump)
 {
     fr_xxh3_stream_update(dump->hash, dump->line.data, dump->line.size);
-    return dump->sink(dump->self, dump->line.data, dump->line.size);
+    int refused = dump->sink(dump->self, dump->line.data, dump->line.size);
+    fr_buffer_clear(&dump->line);
+    return refused == 0 ? FR_OK : FR_E_IO;
 }
 
 /* Names ascend; with the same name (rows of one table) the key does. */
@@ -81,7 +83,6 @@ enum fr_status fr_dump_row(struct fr_dump *dump, const char *table, uint64_t key
 {
     if (!in_order(dump, PHASE_ROWS, table, key))
         return FR_E_STATE;
-    fr_buffer_clear(&dump->line);
     fr_buffer_printf(&dump->line, "{\"table\":\"%s\",\"key\":\"%" PRIu64 "\",\"parts\":{", table, key);
     for (uint32_t s = 0; s < n_segments; s++) {
         fr_buffer_printf(&dump->line, "%s\"%s\":", s ? "," : "", segments[s].part);
@@ -89,14 +90,13 @@ enum fr_status fr_dump_row(struct fr_dump *dump, const char *table, uint64_t key
     }
     fr_buffer_append(&dump->line, "}}\n", 3);
     dump->n_rows += 1;
-    return write_line(dump);
+    return fr_dump_line(dump);
 }
 
 enum fr_status fr_dump_dense(struct fr_dump *dump, const struct fr_delta_dense *dense)
 {
     if (!in_order(dump, PHASE_DENSE, dense->name, 0))
         return FR_E_STATE;
-    fr_buffer_clear(&dump->line);
     fr_buffer_printf(&dump->line, "{\"dense\":\"%s\",\"shape\":[%" PRIu32, dense->name, dense->shape[0]);
     if (dense->n_dims > 1)
         fr_buffer_printf(&dump->line, ",%" PRIu32, dense->shape[1]);
@@ -104,7 +104,7 @@ enum fr_status fr_dump_dense(struct fr_dump *dump, const struct fr_delta_dense *
     put_values(dump, dense->values, dense->n_values, fr_delta_dense_quantize(dense, dump->quantize));
     fr_buffer_append(&dump->line, "}\n", 2);
     dump->n_dense += 1;
-    return write_line(dump);
+    return fr_dump_line(dump);
 }
 
 enum fr_status fr_dump_end(struct fr_dump *dump, const struct fr_dump_end *end, uint64_t *hash)
@@ -113,13 +113,13 @@ enum fr_status fr_dump_end(struct fr_dump *dump, const struct fr_dump_end *end, 
         return FR_E_STATE;
     dump->phase = PHASE_ENDED;
     uint64_t digest = fr_xxh3_stream_digest(dump->hash);
-    fr_buffer_clear(&dump->line);
     fr_buffer_printf(&dump->line,
                      "{\"tl\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"wm\":%" PRId64 ",\"samples\":%" PRIu64
                      ",\"hash\":\"0x%016" PRIx64 "\"}\n",
                      end->timeline, end->epoch, end->wm_ms < 0 ? 0 : end->wm_ms, end->samples, digest);
-    enum fr_status status = dump->sink(dump->self, dump->line.data, dump->line.size);
-    if (status == FR_OK && hash)
+    if (dump->sink(dump->self, dump->line.data, dump->line.size) != 0)
+        return FR_E_IO;
+    if (hash)
         *hash = digest;
-    return status;
+    return FR_OK;
 }

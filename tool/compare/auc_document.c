@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/cursor.h"
 #include "base/file.h"
-#include "state/metrics_document.h"
+#include "state/state_reader.h"
 
 enum { FILE_MAX = 16 << 20 };
 
@@ -60,7 +60,7 @@ static enum fr_status each(struct parse *parse, const struct fr_token *map, visi
 
 /* ---- the parts of the document ---- */
 
-static enum fr_status take_figure(struct parse *parse, const char *key, const struct fr_token *value)
+static enum fr_status read_figure(struct parse *parse, const char *key, const struct fr_token *value)
 {
     struct fr_tool_figures *figures = &parse->out->figures[parse->out->n_figures - 1];
     for (size_t i = 0; i < FR_COMPARED; i++) {
@@ -74,7 +74,7 @@ static enum fr_status take_figure(struct parse *parse, const char *key, const st
     return fr_cursor_skip(&parse->cursor, value);
 }
 
-static enum fr_status take_window(struct parse *parse, const char *key, const struct fr_token *value)
+static enum fr_status read_window(struct parse *parse, const char *key, const struct fr_token *value)
 {
     struct fr_tool_document *out = parse->out;
     if (out->n_figures == FR_COMPARE_FIGURES_MAX)
@@ -85,28 +85,28 @@ static enum fr_status take_window(struct parse *parse, const char *key, const st
     memcpy(figures->window, key, strlen(key) + 1);
     for (size_t i = 0; i < FR_COMPARED; i++)
         figures->values[i] = NAN;
-    return each(parse, value, take_figure);
+    return each(parse, value, read_figure);
 }
 
-static enum fr_status take_task_field(struct parse *parse, const char *key, const struct fr_token *value)
+static enum fr_status read_task_field(struct parse *parse, const char *key, const struct fr_token *value)
 {
     if (strcmp(key, "decayed") == 0)
-        return each(parse, value, take_window);
+        return each(parse, value, read_window);
     if (strcmp(key, "lifetime") == 0)
-        return take_window(parse, key, value);
+        return read_window(parse, key, value);
     return fr_cursor_skip(&parse->cursor, value);
 }
 
-static enum fr_status take_task(struct parse *parse, const char *key, const struct fr_token *value)
+static enum fr_status read_task(struct parse *parse, const char *key, const struct fr_token *value)
 {
     memcpy(parse->task, key, strlen(key) + 1);
-    return each(parse, value, take_task_field);
+    return each(parse, value, read_task_field);
 }
 
-static enum fr_status take_top(struct parse *parse, const char *key, const struct fr_token *value)
+static enum fr_status read_top(struct parse *parse, const char *key, const struct fr_token *value)
 {
     if (strcmp(key, "tasks") == 0)
-        return each(parse, value, take_task);
+        return each(parse, value, read_task);
     if (strcmp(key, "model") == 0)
         return copy_text(value, parse->out->model) ? FR_OK : FR_E_INVALID;
     if (value->kind == FR_TOKEN_UINT && strcmp(key, "tl") == 0)
@@ -124,7 +124,7 @@ static enum fr_status read_document(const struct fr_buffer *text, struct fr_tool
     fr_cursor_init(&parse.cursor, FR_FORMAT_JSON, text->data, text->size, &scratch);
     enum fr_status status = fr_cursor_next(&parse.cursor, &token);
     if (status == FR_OK)
-        status = each(&parse, &token, take_top);
+        status = each(&parse, &token, read_top);
     if (status == FR_OK && fr_cursor_next(&parse.cursor, &token) != FR_EOF)
         status = FR_E_INVALID;
     fr_buffer_release(&scratch);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "compare/auc_document.h"
 #include "output.h"
 #include "tool.h"
@@ -26,44 +27,39 @@ static const struct fr_tool_figures *find(const struct fr_tool_document *in, con
     return NULL;
 }
 
-static void put_value(struct fr_buffer *out, const char *name, double value)
+static void put_side(struct fr_json *json, const char *name, const struct fr_tool_document *side)
 {
-    if (isfinite(value))
-        fr_buffer_printf(out, "%s%.17g", name, value);
-    else
-        fr_buffer_printf(out, "%snull", name);
-}
-
-static void put_side(struct fr_buffer *out, const char *name, const struct fr_tool_document *side)
-{
-    fr_buffer_printf(out, "\"%s\":{\"model\":", name);
-    fr_buffer_json_text(out, side->model);
-    fr_buffer_printf(out, ",\"tl\":%" PRIu64 ",\"epoch\":%" PRIu64 "}", side->timeline, side->epoch);
+    fr_json_object(json, name);
+    fr_json_text(json, "model", side->model);
+    fr_json_u64(json, "tl", side->timeline);
+    fr_json_u64(json, "epoch", side->epoch);
+    fr_json_end(json);
 }
 
 static void print_json(const struct fr_tool_document sides[2])
 {
     struct fr_buffer out = {0};
-    const char *before = "";
-    fr_buffer_printf(&out, "{");
-    put_side(&out, "a", &sides[0]);
-    fr_buffer_printf(&out, ",");
-    put_side(&out, "b", &sides[1]);
-    fr_buffer_printf(&out, ",\"compared\":[");
+    struct fr_json json = {.out = &out};
+    fr_json_object(&json, NULL);
+    put_side(&json, "a", &sides[0]);
+    put_side(&json, "b", &sides[1]);
+    fr_json_array(&json, "compared");
     for (size_t i = 0; i < sides[0].n_figures; i++) {
         const struct fr_tool_figures *a = &sides[0].figures[i], *b = find(&sides[1], a);
         for (size_t m = 0; b && m < FR_COMPARED; m++) {
-            fr_buffer_printf(&out, "%s{\"task\":", before);
-            fr_buffer_json_text(&out, a->task);
-            fr_buffer_printf(&out, ",\"window\":\"%s\",\"metric\":\"%s\"", a->window, fr_tool_compared[m]);
-            put_value(&out, ",\"a\":", a->values[m]);
-            put_value(&out, ",\"b\":", b->values[m]);
-            put_value(&out, ",\"difference\":", b->values[m] - a->values[m]);
-            fr_buffer_printf(&out, "}");
-            before = ",";
+            fr_json_object(&json, NULL);
+            fr_json_text(&json, "task", a->task);
+            fr_json_text(&json, "window", a->window);
+            fr_json_text(&json, "metric", fr_tool_compared[m]);
+            fr_json_exact(&json, "a", a->values[m]);
+            fr_json_exact(&json, "b", b->values[m]);
+            fr_json_exact(&json, "difference", b->values[m] - a->values[m]);
+            fr_json_end(&json);
         }
     }
-    fr_buffer_printf(&out, "]}\n");
+    fr_json_end(&json);
+    fr_json_end(&json);
+    fr_put_u8(&out, '\n');
     fwrite(out.data, 1, out.size, stdout);
     fr_buffer_release(&out);
 }
@@ -123,7 +119,7 @@ int fr_tool_compare(int argc, char **argv)
     }
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     if (n_places < 2) {
         fprintf(stderr, "freshet compare: expected two models\n\n%s", usage);
         return FR_TOOL_USAGE;

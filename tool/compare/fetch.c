@@ -22,7 +22,7 @@ struct address {
     bool bracketed; /* an IPv6 address */
 };
 
-static bool take(const char *from, size_t size, char *out, size_t room)
+static bool copy_text(const char *from, size_t size, char *out, size_t room)
 {
     if (size == 0 || size >= room)
         return false;
@@ -51,9 +51,9 @@ static bool split(const char *url, struct address *out)
     }
     if (!path || !path[1])
         path = "/auc";
-    return take(host, (size_t)(host_end - host), out->host, sizeof(out->host)) &&
-           take(at, (size_t)(end - at), out->port, sizeof(out->port)) &&
-           take(path, strlen(path), out->path, sizeof(out->path));
+    return copy_text(host, (size_t)(host_end - host), out->host, sizeof(out->host)) &&
+           copy_text(at, (size_t)(end - at), out->port, sizeof(out->port)) &&
+           copy_text(path, strlen(path), out->path, sizeof(out->path));
 }
 
 static int connect_to(const struct address *address)

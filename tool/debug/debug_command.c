@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "conf/conf.h"
+#include "base/json.h"
 #include "graph/describe.h"
 #include "tool.h"
-
-enum { SETS_MAX = 64 };
 
 static const char usage[] =
     "freshet debug graph --config FILE [--json] [--set path=value]...\n"
@@ -86,65 +84,68 @@ static void print_parameters(struct fr_graph *graph, struct fr_buffer *out)
     }
 }
 
-static void text_or_null(struct fr_buffer *out, const char *key, const char *text)
-{
-    fr_buffer_printf(out, "\"%s\":", key);
-    if (text)
-        fr_buffer_json_text(out, text);
-    else
-        fr_buffer_printf(out, "null");
-}
-
-static void json_node(struct fr_graph *graph, uint32_t n, struct fr_buffer *out)
+static void json_node(struct fr_graph *graph, uint32_t n, struct fr_json *json)
 {
     struct fr_graph_node_info node;
     fr_graph_node_info(graph, n, &node);
-    fr_buffer_printf(out, "%s{\"kind\":\"%s\",", n ? "," : "", node.kind);
-    text_or_null(out, "layer", node.layer);
-    fr_buffer_printf(out, ",");
-    text_or_null(out, "slot", node.slot);
-    fr_buffer_printf(out, ",");
-    text_or_null(out, "part", node.part);
-    fr_buffer_printf(out, ",");
-    text_or_null(out, "pooling", node.pooling);
-    fr_buffer_printf(out,
-                     ",\"space\":%" PRIu32 ",\"width\":%" PRIu32 ",\"trained\":%s,\"buffer\":%" PRIu32
-                     ",\"column\":%" PRIu32 ",\"reads\":[",
-                     node.space, node.width, node.trained ? "true" : "false", node.buffer, node.column);
+    fr_json_object(json, NULL);
+    fr_json_text(json, "kind", node.kind);
+    fr_json_text(json, "layer", node.layer);
+    fr_json_text(json, "slot", node.slot);
+    fr_json_text(json, "part", node.part);
+    fr_json_text(json, "pooling", node.pooling);
+    fr_json_u64(json, "space", node.space);
+    fr_json_u64(json, "width", node.width);
+    fr_json_bool(json, "trained", node.trained);
+    fr_json_u64(json, "buffer", node.buffer);
+    fr_json_u64(json, "column", node.column);
+    fr_json_array(json, "reads");
     for (uint32_t i = 0; i < node.n_arguments; i++)
-        fr_buffer_printf(out, "%s%" PRIu32, i ? "," : "", fr_graph_node_argument(graph, n, i));
-    fr_buffer_printf(out, "],\"parameters\":[");
-    for (uint32_t i = 0; i < node.n_parameters; i++) {
-        fr_buffer_printf(out, "%s", i ? "," : "");
-        fr_buffer_json_text(out, fr_graph_parameters(graph)[node.parameters[i]].name);
-    }
-    fr_buffer_printf(out, "]}");
+        fr_json_u64(json, NULL, fr_graph_node_argument(graph, n, i));
+    fr_json_end(json);
+    fr_json_array(json, "parameters");
+    for (uint32_t i = 0; i < node.n_parameters; i++)
+        fr_json_text(json, NULL, fr_graph_parameters(graph)[node.parameters[i]].name);
+    fr_json_end(json);
+    fr_json_end(json);
+}
+
+static void json_parameter(const struct fr_parameter *p, struct fr_json *json)
+{
+    fr_json_object(json, NULL);
+    fr_json_text(json, "name", p->name);
+    fr_json_array(json, "shape");
+    for (uint32_t d = 0; d < p->n_dims; d++)
+        fr_json_u64(json, NULL, p->shape[d]);
+    fr_json_end(json);
+    fr_json_bool(json, "trained", p->trained);
+    fr_json_end(json);
 }
 
 static void json_graph(struct fr_graph *graph, struct fr_buffer *out)
 {
-    fr_buffer_printf(out, "{\"spaces\":[");
+    struct fr_json json = {.out = out};
+    fr_json_object(&json, NULL);
+    fr_json_array(&json, "spaces");
     for (uint32_t s = 0; s < fr_graph_space_count(graph); s++) {
         struct fr_graph_space_info space;
         fr_graph_space_info(graph, s, &space);
-        fr_buffer_printf(out, "%s{\"rows\":\"%s\",", s ? "," : "", space.rows);
-        text_or_null(out, "slot", space.slot);
-        fr_buffer_printf(out, "}");
+        fr_json_object(&json, NULL);
+        fr_json_text(&json, "rows", space.rows);
+        fr_json_text(&json, "slot", space.slot);
+        fr_json_end(&json);
     }
-    fr_buffer_printf(out, "],\"nodes\":[");
+    fr_json_end(&json);
+    fr_json_array(&json, "nodes");
     for (uint32_t n = 0; n < fr_graph_node_count(graph); n++)
-        json_node(graph, n, out);
-    fr_buffer_printf(out, "],\"parameters\":[");
-    for (size_t i = 0; i < fr_graph_parameter_count(graph); i++) {
-        const struct fr_parameter *p = &fr_graph_parameters(graph)[i];
-        fr_buffer_printf(out, "%s{\"name\":", i ? "," : "");
-        fr_buffer_json_text(out, p->name);
-        fr_buffer_printf(out, ",\"shape\":[%" PRIu32, p->shape[0]);
-        if (p->n_dims == 2)
-            fr_buffer_printf(out, ",%" PRIu32, p->shape[1]);
-        fr_buffer_printf(out, "],\"trained\":%s}", p->trained ? "true" : "false");
-    }
-    fr_buffer_printf(out, "]}\n");
+        json_node(graph, n, &json);
+    fr_json_end(&json);
+    fr_json_array(&json, "parameters");
+    for (size_t i = 0; i < fr_graph_parameter_count(graph); i++)
+        json_parameter(&fr_graph_parameters(graph)[i], &json);
+    fr_json_end(&json);
+    fr_json_end(&json);
+    fr_put_u8(out, '\n');
 }
 
 static int show(const struct fr_conf *conf, bool json)
@@ -169,28 +170,22 @@ static int show(const struct fr_conf *conf, bool json)
 
 static int run_graph(int argc, char **argv)
 {
-    const char *config = NULL, *sets[SETS_MAX];
-    size_t n_sets = 0;
+    const char *sets[FR_TOOL_SETS_MAX];
+    struct fr_conf_load_options load = {.sets = sets};
     bool json = false;
     const struct fr_tool_option options[] = {
-        {.name = "--config", .value = &config, .required = true},
+        FR_TOOL_CONFIG_OPTIONS(load, sets, true),
         {.name = "--json", .flag = &json},
-        {.name = "--set", .many = sets, .n_many = &n_sets, .many_max = SETS_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     struct fr_conf *conf = NULL;
-    struct fr_buffer problems = {0};
-    struct fr_conf_load_options load = {.path = config, .sets = sets, .n_sets = n_sets};
-    int result = FR_TOOL_USAGE;
-    if (fr_conf_load(&load, &conf, &problems) == FR_OK)
-        result = show(conf, json);
-    else
-        fprintf(stderr, "%.*s\n", (int)problems.size, (const char *)problems.data);
+    int code = fr_tool_load_conf(&load, &conf);
+    if (code == FR_TOOL_OK)
+        code = show(conf, json);
     fr_conf_free(conf);
-    fr_buffer_release(&problems);
-    return result;
+    return code;
 }
 
 int fr_tool_debug(int argc, char **argv)

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "follow/patience.h"
 #include "output.h"
-#include "score/scorer.h"
+#include "score/served.h"
 #include "tool.h"
 
 enum { RETRY_MS = 500, PARTITIONS_TEXT_MAX = 4096 };

@@ -32,7 +32,7 @@
 #include "tool.h"
 #include "trainer/section.h"
 
-enum { EPOCH_BYTES = 64 << 20, SETS_MAX = 64, FILES_MAX = FR_TABLES_MAX, KEYS_MIN = 1024 };
+enum { EPOCH_BYTES = 64 << 20, FILES_MAX = FR_TABLES_MAX, KEYS_MIN = 1024 };
 
 static const char usage[] =
     "freshet import --config FILE [--set path=value].. [--table NAME=FILE].. [--dense FILE] [--seen TIME] [--closed]\n\n"
@@ -46,7 +46,7 @@ static const char usage[] =
     "                      \"state\" and \"samples\" of their optimizer if known; those that are not given begin as\n"
     "                      in a new model\n"
     "  --seen TIME         when rows that do not say were trained last (default: now): 2026-01-02T03:04:05Z or Unix ms\n"
-    "  --closed            each file must end with {\"rows\":N}: one that was cut short is told from a whole one\n"
+    "  --closed            each file must end with {\"rows\":N}: a file that was cut short is recognised by that\n"
     "`python -m freshet import` reads Parquet tables and .npz arrays and calls this command.\n";
 
 /* The keys of a table, by open addressing; 0 marks a free place, so the key 0 has a flag. */
@@ -273,7 +273,7 @@ static enum fr_status fill(struct importing *im, const struct sources *sources, 
     return status;
 }
 
-static void tell_missing(const struct importing *im)
+static void report_missing(const struct importing *im)
 {
     const struct fr_parameter *parameters = fr_graph_parameters(im->graph);
     for (size_t p = 0; p < fr_graph_parameter_count(im->graph); p++)
@@ -309,7 +309,7 @@ static enum fr_status import_into(const struct fr_conf *conf, const struct sourc
     if (status == FR_OK)
         status = fill(im, sources, work, dir, err);
     if (status == FR_OK)
-        tell_missing(im);
+        report_missing(im);
     fr_durable_close(im->durable);
     if (access(work, F_OK) == 0)
         /* on failure the next import removes the rest */
@@ -367,20 +367,18 @@ static int run(const struct fr_conf *conf, const char *const *tables, size_t n_t
 
 int fr_tool_import(int argc, char **argv)
 {
-    const char *config = NULL, *dense = NULL, *seen = NULL, *sets[SETS_MAX], *tables[FILES_MAX];
-    size_t n_sets = 0, n_tables = 0;
+    const char *dense = NULL, *seen = NULL, *sets[FR_TOOL_SETS_MAX], *tables[FILES_MAX];
+    struct fr_conf_load_options load = {.sets = sets};
+    size_t n_tables = 0;
     bool closed = false;
     const struct fr_tool_option options[] = {
-        {.name = "--config", .value = &config, .required = true},
-        {.name = "--set", .many = sets, .n_many = &n_sets, .many_max = SETS_MAX},
-        {.name = "--table", .many = tables, .n_many = &n_tables, .many_max = FILES_MAX},
-        {.name = "--dense", .value = &dense},
-        {.name = "--seen", .value = &seen},
+        FR_TOOL_CONFIG_OPTIONS(load, sets, true), FR_TOOL_MANY("--table", tables, n_tables),
+        {.name = "--dense", .value = &dense},     {.name = "--seen", .value = &seen},
         {.name = "--closed", .flag = &closed},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     int64_t seen_ms = fr_wall_ms(fr_clock_system());
     if (!dense && n_tables == 0) {
         fprintf(stderr, "freshet import: nothing to import: give --table or --dense\n\n%s", usage);
@@ -392,14 +390,9 @@ int fr_tool_import(int argc, char **argv)
     }
     umask(077);
     struct fr_conf *conf = NULL;
-    struct fr_buffer problems = {0};
-    struct fr_conf_load_options load = {.path = config, .sets = sets, .n_sets = n_sets};
-    int code = FR_TOOL_USAGE;
-    if (fr_conf_load(&load, &conf, &problems) != FR_OK)
-        fwrite(problems.data, 1, problems.size, stderr);
-    else
+    int code = fr_tool_load_conf(&load, &conf);
+    if (code == FR_TOOL_OK)
         code = run(conf, tables, n_tables, dense, seen_ms, closed);
-    fr_buffer_release(&problems);
     fr_conf_free(conf);
     return code;
 }

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/cursor.h"
+#include "base/hash.h"
 #include "decode/decoder.h"
 #include "input.h"
 #include "ops/row.h"
@@ -34,7 +35,11 @@
     FIELD(SHAPE, "shape")                                                                                              \
     FIELD(VALUES, "values")                                                                                            \
     FIELD(SAMPLES, "samples")                                                                                          \
-    FIELD(ROWS, "rows")
+    FIELD(ROWS, "rows")                                                                                                \
+    FIELD(TIMELINE, "tl")                                                                                              \
+    FIELD(EPOCH, "epoch")                                                                                              \
+    FIELD(WATERMARK, "wm")                                                                                             \
+    FIELD(HASH, "hash")
 #define FIELD_MEMBER(field, text) FIELD_##field,
 #define FIELD_TEXT(field, text) text,
 enum field { FIELDS(FIELD_MEMBER) FIELD_COUNT };
@@ -48,7 +53,9 @@ struct reading {
     const struct fr_conf *conf;
     const struct fr_row_layout *layouts;
     struct fr_err *err;
-    struct fr_buffer scratch; /* for JSON strings with escapes */
+    uint32_t table;              /* the table of the row that is being read */
+    struct fr_xxh3_stream *hash; /* of the lines so far; NULL: the file is not a dump */
+    struct fr_buffer scratch;    /* for JSON strings with escapes */
     struct fr_buffer floats;
     struct fr_cursor places[FIELD_COUNT]; /* the place before each value */
     uint32_t present;                     /* one bit per field */
@@ -80,12 +87,13 @@ static enum fr_status not_json(struct reading *r, const struct fr_cursor *cursor
 
 /* ---- the line ---- */
 
-static enum fr_status take_field(struct reading *r, const struct fr_token *name, struct fr_cursor *cursor)
+static enum fr_status read_field(struct reading *r, const struct fr_token *name, struct fr_cursor *cursor)
 {
     enum field field = 0;
-    while (field < FIELD_COUNT && !is_text(name, field_names[field]))
+    enum field end = r->file->dump ? FIELD_COUNT : FIELD_TIMELINE;
+    while (field < end && !is_text(name, field_names[field]))
         field++;
-    if (field == FIELD_COUNT)
+    if (field == end)
         return fr_err_set(r->err, FR_E_INVALID, "unknown key \"%.*s\"", shown(name), (const char *)name->bytes);
     if (r->present & 1u << field)
         return fr_err_set(r->err, FR_E_INVALID, "\"%s\" comes twice", field_names[field]);
@@ -109,7 +117,7 @@ static const char *foreign_format(const char *line, size_t size)
     return NULL;
 }
 
-static enum fr_status take_fields(struct reading *r, const char *line, size_t size)
+static enum fr_status read_fields(struct reading *r, const char *line, size_t size)
 {
     const char *foreign = foreign_format(line, size);
     if (foreign)
@@ -129,7 +137,7 @@ static enum fr_status take_fields(struct reading *r, const char *line, size_t si
             return not_json(r, &cursor);
         if (token.kind == FR_TOKEN_END)
             break;
-        status = take_field(r, &token, &cursor);
+        status = read_field(r, &token, &cursor);
     }
     if (status == FR_OK && fr_cursor_next(&cursor, &token) != FR_EOF)
         return not_json(r, &cursor);
@@ -161,7 +169,7 @@ static bool number_of(const struct fr_token *token, double *out)
 }
 
 /* Appends an array of numbers within +-most to `floats`. */
-static enum fr_status take_floats(struct reading *r, struct fr_cursor *cursor, const char *what, float most,
+static enum fr_status read_floats(struct reading *r, struct fr_cursor *cursor, const char *what, float most,
                                   uint64_t *count)
 {
     struct fr_token token;
@@ -180,7 +188,7 @@ static enum fr_status take_floats(struct reading *r, struct fr_cursor *cursor, c
     return FR_OK;
 }
 
-static enum fr_status take_count(struct reading *r, enum field field, double most, double *out)
+static enum fr_status read_count(struct reading *r, enum field field, double most, double *out)
 {
     struct fr_cursor cursor;
     struct fr_token token = value_of(r, field, &cursor);
@@ -191,7 +199,7 @@ static enum fr_status take_count(struct reading *r, enum field field, double mos
 
 /* ---- rows ---- */
 
-static enum fr_status take_key(struct reading *r, uint64_t *out)
+static enum fr_status read_key(struct reading *r, uint64_t *out)
 {
     struct fr_cursor cursor;
     struct fr_token token = value_of(r, FIELD_KEY, &cursor);
@@ -213,7 +221,7 @@ static enum fr_status take_key(struct reading *r, uint64_t *out)
 
 /* Returns, among the slots of a table that the samples carry, the named one, or any if all of them
  * make the same keys; NULL: err contains the reason. */
-static const struct fr_conf_slot *take_slot(struct reading *r)
+static const struct fr_conf_slot *read_slot(struct reading *r)
 {
     const struct fr_conf_slot *found = NULL;
     struct fr_cursor cursor;
@@ -223,7 +231,8 @@ static const struct fr_conf_slot *take_slot(struct reading *r)
         name = value_of(r, FIELD_SLOT, &cursor);
     for (uint32_t s = 0; s < r->conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &r->conf->slots[s];
-        if (slot->table != r->file->table || slot->source != FR_SOURCE_SAMPLE || (named && !is_text(&name, slot->name)))
+        if (slot->table != (int32_t)r->table || slot->source != FR_SOURCE_SAMPLE ||
+            (named && !is_text(&name, slot->name)))
             continue;
         if (found && (found->seed != slot->seed || found->id_raw != slot->id_raw)) {
             (void)fr_err_set(r->err, FR_E_INVALID,
@@ -239,9 +248,9 @@ static const struct fr_conf_slot *take_slot(struct reading *r)
     return found;
 }
 
-static enum fr_status take_id(struct reading *r, uint64_t *out)
+static enum fr_status read_id(struct reading *r, uint64_t *out)
 {
-    const struct fr_conf_slot *slot = take_slot(r);
+    const struct fr_conf_slot *slot = read_slot(r);
     if (!slot)
         return FR_E_INVALID;
     struct fr_cursor cursor;
@@ -255,40 +264,19 @@ static enum fr_status take_id(struct reading *r, uint64_t *out)
     return FR_OK;
 }
 
-static enum fr_status take_which(struct reading *r, uint64_t *key)
+static enum fr_status read_which(struct reading *r, uint64_t *key)
 {
     bool by_key = r->present & BIT(KEY), by_id = r->present & BIT(ID);
     if (by_key == by_id)
         return bad(r, by_key ? "\"key\" and \"id\" exclude each other" : "neither \"key\" nor \"id\"");
     if (by_key && r->present & BIT(SLOT))
         return bad(r, "\"slot\" belongs to \"id\", not to \"key\"");
-    return by_key ? take_key(r, key) : take_id(r, key);
-}
-
-/* Returns how many numbers at the beginning of an optimizer's state may be negative. The rest are
- * sums of squares and ages. */
-static uint32_t signed_states(enum fr_optimizer_kind kind, uint32_t dim)
-{
-    switch (kind) {
-    case FR_OPT_MOMENTUM:
-    case FR_OPT_ADAM:
-    case FR_OPT_ADAM_ROWWISE:
-    case FR_OPT_FTRL:
-    case FR_OPT_GROUP_FTRL:
-        return dim;
-    case FR_OPT_SGD:
-    case FR_OPT_ADAGRAD:
-    case FR_OPT_ADAGRAD_ROWWISE:
-    case FR_OPT_RMSPROP:
-    case FR_OPT_ADAMW:
-        break;
-    }
-    return 0;
+    return by_key ? read_key(r, key) : read_id(r, key);
 }
 
 static enum fr_status check_state(struct reading *r, const struct fr_conf_part *part, const float *state, uint32_t n)
 {
-    for (uint32_t j = signed_states(part->optimizer.kind, part->dim); j < n; j++)
+    for (uint32_t j = fr_optimizer_first_state_signed(part->optimizer.kind) ? part->dim : 0; j < n; j++)
         if (state[j] < 0.0f)
             return fr_err_set(r->err, FR_E_INVALID, "state.%s[%u] is %.9g, and is never negative with %s", part->name,
                               j, (double)state[j], fr_optimizer_kind_text(part->optimizer.kind));
@@ -296,10 +284,10 @@ static enum fr_status check_state(struct reading *r, const struct fr_conf_part *
 }
 
 /* Reads "parts" or "state" into the row. */
-static enum fr_status take_parts(struct reading *r, enum field field, float *row)
+static enum fr_status read_parts(struct reading *r, enum field field, float *row)
 {
-    const struct fr_conf_table *table = &r->conf->tables[r->file->table];
-    const struct fr_row_layout *layout = &r->layouts[r->file->table];
+    const struct fr_conf_table *table = &r->conf->tables[r->table];
+    const struct fr_row_layout *layout = &r->layouts[r->table];
     bool state = field == FIELD_STATE;
     struct fr_cursor cursor;
     struct fr_token token = value_of(r, field, &cursor);
@@ -321,7 +309,7 @@ static enum fr_status take_parts(struct reading *r, enum field field, float *row
         uint32_t n = state ? layout->parts[p].state_floats : layout->parts[p].dim;
         snprintf(what, sizeof(what), "%s.%s", field_names[field], table->parts[p].name);
         fr_buffer_clear(&r->floats);
-        enum fr_status status = take_floats(r, &cursor, what, state ? FR_STATE_MAX : FR_VALUE_MAX, &count);
+        enum fr_status status = read_floats(r, &cursor, what, state ? FR_STATE_MAX : FR_VALUE_MAX, &count);
         if (status == FR_OK && count != n)
             status = fr_err_set(r->err, FR_E_INVALID, "%s has %" PRIu64 " numbers, and the configuration says %u%s",
                                 what, count, n, state ? " (docs/python.md: state of optimizers)" : "");
@@ -340,54 +328,68 @@ static enum fr_status take_parts(struct reading *r, enum field field, float *row
     return FR_OK;
 }
 
-static enum fr_status take_head(struct reading *r, struct fr_row_head *out)
+static enum fr_status read_head(struct reading *r, struct fr_row_head *out)
 {
     const double whole = 9007199254740992.0; /* 2^53: integers that JSON readers agree on */
     double seen = (double)r->file->seen_ms, show = 0.0, click = 0.0;
     enum fr_status status = FR_OK;
     if (r->present & BIT(SEEN))
-        status = take_count(r, FIELD_SEEN, whole, &seen);
+        status = read_count(r, FIELD_SEEN, whole, &seen);
     if (status == FR_OK && r->present & BIT(SHOW))
-        status = take_count(r, FIELD_SHOW, whole, &show);
+        status = read_count(r, FIELD_SHOW, whole, &show);
     if (status == FR_OK && r->present & BIT(CLICK))
-        status = take_count(r, FIELD_CLICK, whole, &click);
+        status = read_count(r, FIELD_CLICK, whole, &click);
     *out = (struct fr_row_head){.seen_ms = (int64_t)seen, .show = (uint64_t)show, .click = click};
     return status;
 }
 
-static enum fr_status take_row(struct reading *r, const struct fr_tool_import_visitor *visitor, float *row)
+static enum fr_status find_table(struct reading *r)
+{
+    struct fr_cursor cursor;
+    struct fr_token name = {0};
+    if (r->present & BIT(TABLE))
+        name = value_of(r, FIELD_TABLE, &cursor);
+    for (r->table = 0; r->file->dump && r->table < r->conf->n_tables; r->table++)
+        if (is_text(&name, r->conf->tables[r->table].name))
+            return FR_OK;
+    if (r->file->dump)
+        return fr_err_set(r->err, FR_E_MISMATCH, "the model has no table %.*s", shown(&name), (const char *)name.bytes);
+    r->table = (uint32_t)r->file->table;
+    const char *expected = r->conf->tables[r->table].name;
+    if (r->present & BIT(TABLE) && !is_text(&name, expected))
+        return fr_err_set(r->err, FR_E_INVALID, "a row of another table than %s", expected);
+    return FR_OK;
+}
+
+static enum fr_status read_row(struct reading *r, const struct fr_tool_import_visitor *visitor, float *row)
 {
     static const uint32_t known =
         BIT(TABLE) | BIT(KEY) | BIT(ID) | BIT(SLOT) | BIT(PARTS) | BIT(STATE) | BIT(SEEN) | BIT(SHOW) | BIT(CLICK);
-    const struct fr_conf_table *table = &r->conf->tables[r->file->table];
-    const struct fr_row_layout *layout = &r->layouts[r->file->table];
-    struct fr_tool_import_row out = {.table = (uint32_t)r->file->table, .floats = row};
-    struct fr_cursor cursor;
     if (r->present & ~known)
         return bad(r, "not a row of a table: it has keys of a dense parameter");
-    if (r->present & BIT(TABLE)) {
-        struct fr_token name = value_of(r, FIELD_TABLE, &cursor);
-        if (!is_text(&name, table->name))
-            return fr_err_set(r->err, FR_E_INVALID, "a row of another table than %s", table->name);
-    }
+    enum fr_status status = find_table(r);
+    if (status != FR_OK)
+        return status;
+    const struct fr_row_layout *layout = &r->layouts[r->table];
+    struct fr_tool_import_row out = {.table = r->table, .floats = row};
     if (!(r->present & BIT(PARTS)))
         return bad(r, "\"parts\" is missing");
     for (uint32_t p = 0; p < layout->n_parts; p++)
         for (uint32_t j = 0; j < layout->parts[p].state_floats; j++)
             row[layout->parts[p].state_offset + j] = layout->parts[p].state_initial;
-    enum fr_status status = take_which(r, &out.key);
+    status = read_which(r, &out.key);
     if (status == FR_OK)
-        status = take_head(r, &out.head);
+        status = read_head(r, &out.head);
     if (status == FR_OK)
-        status = take_parts(r, FIELD_PARTS, row);
+        status = read_parts(r, FIELD_PARTS, row);
     if (status == FR_OK && r->present & BIT(STATE))
-        status = take_parts(r, FIELD_STATE, row);
+        status = read_parts(r, FIELD_STATE, row);
     return status == FR_OK ? visitor->row(visitor->self, &out, r->err) : status;
 }
 
 /* ---- dense parameters ---- */
 
-static enum fr_status take_shape(struct reading *r, struct fr_tool_import_dense *out)
+static enum fr_status read_shape(struct reading *r, struct fr_tool_import_dense *out)
 {
     struct fr_cursor cursor;
     struct fr_token token = value_of(r, FIELD_SHAPE, &cursor);
@@ -403,7 +405,7 @@ static enum fr_status take_shape(struct reading *r, struct fr_tool_import_dense 
 }
 
 /* Reads the optimizer's arrays, which follow the values. */
-static enum fr_status take_dense_state(struct reading *r, struct fr_tool_import_dense *out)
+static enum fr_status read_dense_state(struct reading *r, struct fr_tool_import_dense *out)
 {
     struct fr_cursor cursor;
     struct fr_token token = value_of(r, FIELD_STATE, &cursor);
@@ -418,7 +420,7 @@ static enum fr_status take_dense_state(struct reading *r, struct fr_tool_import_
         if (fr_cursor_next(&ahead, &token) != FR_OK || token.kind == FR_TOKEN_END)
             break;
         snprintf(what, sizeof(what), "state[%u]", out->n_states);
-        status = take_floats(r, &cursor, what, FR_STATE_MAX, &count);
+        status = read_floats(r, &cursor, what, FR_STATE_MAX, &count);
         if (status == FR_OK && count != out->n_values)
             status = fr_err_set(r->err, FR_E_INVALID, "%s has %" PRIu64 " numbers, and values %" PRIu64, what, count,
                                 out->n_values);
@@ -426,12 +428,12 @@ static enum fr_status take_dense_state(struct reading *r, struct fr_tool_import_
             return status;
         out->n_states++;
     }
-    status = take_count(r, FIELD_SAMPLES, 9007199254740992.0, &samples);
+    status = read_count(r, FIELD_SAMPLES, 9007199254740992.0, &samples);
     out->samples = (uint64_t)samples;
     return status;
 }
 
-static enum fr_status take_dense(struct reading *r, const struct fr_tool_import_visitor *visitor)
+static enum fr_status read_dense(struct reading *r, const struct fr_tool_import_visitor *visitor)
 {
     static const uint32_t all = BIT(DENSE) | BIT(SHAPE) | BIT(VALUES), more = BIT(STATE) | BIT(SAMPLES);
     struct fr_tool_import_dense out = {0};
@@ -442,16 +444,16 @@ static enum fr_status take_dense(struct reading *r, const struct fr_tool_import_
     if (name.kind != FR_TOKEN_STRING || name.size >= sizeof(out.name))
         return bad(r, "\"dense\": expected the name of a parameter");
     memcpy(out.name, name.bytes, name.size);
-    enum fr_status status = take_shape(r, &out);
+    enum fr_status status = read_shape(r, &out);
     if (status != FR_OK)
         return status;
     fr_buffer_clear(&r->floats);
-    status = take_floats(r, &r->places[FIELD_VALUES], "values", FR_VALUE_MAX, &out.n_values);
+    status = read_floats(r, &r->places[FIELD_VALUES], "values", FR_VALUE_MAX, &out.n_values);
     if (status == FR_OK && out.n_values != (uint64_t)out.shape[0] * out.shape[1])
         status = fr_err_set(r->err, FR_E_INVALID, "%s has %" PRIu64 " values, and its shape says %" PRIu64, out.name,
                             out.n_values, (uint64_t)out.shape[0] * out.shape[1]);
     if (status == FR_OK && r->present & BIT(STATE))
-        status = take_dense_state(r, &out);
+        status = read_dense_state(r, &out);
     out.values = (const float *)(const void *)r->floats.data;
     out.state = r->present & BIT(STATE) ? out.values + out.n_values : NULL;
     return status == FR_OK ? visitor->dense(visitor->self, &out, r->err) : status;
@@ -459,7 +461,7 @@ static enum fr_status take_dense(struct reading *r, const struct fr_tool_import_
 
 /* ---- the file ---- */
 
-static enum fr_status take_end(struct reading *r)
+static enum fr_status read_end(struct reading *r)
 {
     struct fr_cursor cursor;
     struct fr_token token = value_of(r, FIELD_ROWS, &cursor);
@@ -469,18 +471,56 @@ static enum fr_status take_end(struct reading *r)
     return FR_OK;
 }
 
-static enum fr_status take_line(struct reading *r, const struct fr_line *line,
+static uint64_t whole_of(struct reading *r, enum field field, uint32_t *n_found)
+{
+    struct fr_cursor cursor;
+    struct fr_token token = value_of(r, field, &cursor);
+    *n_found += token.kind == FR_TOKEN_UINT;
+    return token.u;
+}
+
+static enum fr_status read_dump_end(struct reading *r)
+{
+    struct fr_tool_import_end *out = r->file->dump;
+    char text[19] = {0};
+    uint32_t n_found = 0;
+    if (r->present != (BIT(TIMELINE) | BIT(EPOCH) | BIT(WATERMARK) | BIT(SAMPLES) | BIT(HASH)))
+        return bad(r, "the closing line is not that of a public dump");
+    out->end.timeline = whole_of(r, FIELD_TIMELINE, &n_found);
+    out->end.epoch = whole_of(r, FIELD_EPOCH, &n_found);
+    out->end.wm_ms = (int64_t)whole_of(r, FIELD_WATERMARK, &n_found);
+    out->end.samples = whole_of(r, FIELD_SAMPLES, &n_found);
+    struct fr_cursor cursor;
+    struct fr_token hash = value_of(r, FIELD_HASH, &cursor);
+    if (n_found != 4 || hash.kind != FR_TOKEN_STRING || hash.size != 18)
+        return bad(r, "the closing line is not that of a public dump");
+    memcpy(text, hash.bytes, hash.size);
+    out->hash = strtoull(text, NULL, 16);
+    r->ended = true;
+    return out->hash == fr_xxh3_stream_digest(r->hash)
+               ? FR_OK
+               : fr_err_set(r->err, FR_E_CORRUPT, "the hash does not fit the lines before it");
+}
+
+static enum fr_status read_line(struct reading *r, const struct fr_line *line,
                                 const struct fr_tool_import_visitor *visitor, float *row)
 {
     if (r->ended)
         return bad(r, "something follows the closing line");
-    enum fr_status status = take_fields(r, line->value, line->size);
+    enum fr_status status = read_fields(r, line->value, line->size);
     if (status != FR_OK)
         return status;
     if (r->present & BIT(ROWS))
-        return take_end(r);
-    status = r->file->table == FR_NO_INDEX ? take_dense(r, visitor) : take_row(r, visitor, row);
+        return read_end(r);
+    if (r->present & BIT(TIMELINE))
+        return read_dump_end(r);
+    bool dense = r->file->dump ? r->present & BIT(DENSE) : r->file->table == FR_NO_INDEX;
+    status = dense ? read_dense(r, visitor) : read_row(r, visitor, row);
     r->lines++;
+    if (r->hash) {
+        fr_xxh3_stream_update(r->hash, line->value, line->size);
+        fr_xxh3_stream_update(r->hash, "\n", 1);
+    }
     return status;
 }
 
@@ -489,27 +529,31 @@ enum fr_status fr_tool_import_read(const struct fr_tool_import_file *file, const
                                    struct fr_err *err)
 {
     struct reading r = {.file = file, .conf = conf, .layouts = layouts, .err = err};
+    size_t floats = 1; /* of the longest row */
     struct fr_lines *lines = NULL;
     struct fr_line line;
     enum fr_status status = fr_tool_lines_open(file->path, &lines, err);
     if (status != FR_OK)
         return status;
-    size_t floats = file->table == FR_NO_INDEX ? 1 : layouts[file->table].row_floats;
+    for (uint32_t t = 0; t < conf->n_tables; t++)
+        floats = layouts[t].row_floats > floats ? layouts[t].row_floats : floats;
     float *row = fr_alloc(floats, sizeof(*row));
+    r.hash = file->dump ? fr_xxh3_stream_new() : NULL;
     while ((status = fr_tool_lines_next(lines, file->path, &line, err)) == FR_OK) {
         if (fr_lines_blank(&line))
             continue;
-        status = take_line(&r, &line, visitor, row);
+        status = read_line(&r, &line, visitor, row);
         if (status != FR_OK) {
             status = fr_err_wrap(err, "%s, line %" PRId64, file->path, line.number + 1);
             break;
         }
     }
-    if (status == FR_EOF && file->closed && !r.ended)
+    if (status == FR_EOF && (file->closed || file->dump) && !r.ended)
         status = fr_err_set(err, FR_E_INVALID, "%s ends without its closing line: it is cut short", file->path);
     fr_lines_free(lines);
     fr_buffer_release(&r.scratch);
     fr_buffer_release(&r.floats);
+    fr_xxh3_stream_free(r.hash);
     free(row);
     return status == FR_EOF ? FR_OK : status;
 }

@@ -79,7 +79,7 @@ int fr_tool_broker(int argc, char **argv)
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
 
     /* Blocked before librdkafka starts its threads, so that all of them leave the signals to
      * sigwait. */

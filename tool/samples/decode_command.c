@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "conf/conf.h"
+#include "base/json.h"
 #include "decode/decoder.h"
 #include "input.h"
 #include "tool.h"
@@ -29,117 +29,103 @@ static const char usage[] =
     "  --timestamp MS    Kafka timestamp of the records (none: `t` is needed, and future_max does not apply)\n"
     "  --set path=value  changes the configuration (many)\n";
 
-enum { SETS_MAX = 64 };
-
 /* ---- output ---- */
 
-static void put_ids(const struct fr_column *column, uint32_t entry, struct fr_buffer *out)
+static void put_ids(const struct fr_column *column, const char *name, uint32_t entry, struct fr_json *json)
 {
     uint32_t begin = column->begin[entry], end = column->begin[entry + 1];
-    fr_buffer_printf(out, column->weights ? "{\"i\":[" : "[");
+    if (column->weights)
+        fr_json_object(json, name);
+    fr_json_array(json, column->weights ? "i" : name);
     for (uint32_t p = begin; p < end; p++)
-        fr_buffer_printf(out, "%s\"%" PRIu64 "\"", p > begin ? "," : "", column->keys[p]);
-    fr_put_u8(out, ']');
+        fr_json_id(json, NULL, column->keys[p]);
+    fr_json_end(json);
     if (!column->weights)
         return;
-    fr_buffer_printf(out, ",\"w\":[");
-    for (uint32_t p = begin; p < end; p++) {
-        fr_buffer_printf(out, "%s", p > begin ? "," : "");
-        fr_buffer_number(out, column->weights[p]);
-    }
-    fr_buffer_printf(out, "]}");
+    fr_json_floats(json, "w", column->weights + begin, end - begin);
+    fr_json_end(json);
 }
 
-static void put_slots(const struct fr_conf *conf, const struct fr_batch *batch, uint32_t sample, struct fr_buffer *out)
+static void put_slots(const struct fr_conf *conf, const struct fr_batch *batch, uint32_t sample, struct fr_json *json)
 {
+    fr_json_object(json, "f");
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         const struct fr_column *column = &batch->columns[s];
         uint32_t entry = column->shared ? batch->group_of[sample] : sample;
-        fr_buffer_printf(out, "%s\"%s\":", s ? "," : "", conf->slots[s].name);
-        if (fr_slot_has_rows(conf->slots[s].kind)) {
-            put_ids(column, entry, out);
-            continue;
-        }
-        for (uint32_t d = 0; d < column->dim; d++) {
-            fr_put_u8(out, d ? ',' : '[');
-            fr_buffer_number(out, column->dense[(size_t)entry * column->dim + d]);
-        }
-        fr_put_u8(out, ']');
+        if (fr_slot_has_rows(conf->slots[s].kind))
+            put_ids(column, conf->slots[s].name, entry, json);
+        else
+            fr_json_floats(json, conf->slots[s].name, column->dense + (size_t)entry * column->dim, column->dim);
     }
+    fr_json_end(json);
 }
 
-static void put_labels(const struct fr_conf *conf, const float *values, size_t stride, struct fr_buffer *out)
+static void put_labels(const struct fr_conf *conf, const char *name, const float *values, size_t stride,
+                       struct fr_json *json)
 {
-    for (uint32_t l = 0; l < conf->n_labels; l++) {
-        fr_buffer_printf(out, "%s\"%s\":", l ? "," : "", conf->labels[l].name);
-        fr_buffer_number(out, values[l * stride]);
-    }
+    fr_json_object(json, name);
+    for (uint32_t l = 0; l < conf->n_labels; l++)
+        fr_json_number(json, conf->labels[l].name, (double)values[l * stride]);
+    fr_json_end(json);
 }
 
-static void put_sample(const struct fr_conf *conf, const struct fr_batch *batch, uint32_t i, struct fr_buffer *out)
+static void put_sample(const struct fr_conf *conf, const struct fr_batch *batch, uint32_t i, struct fr_json *json)
 {
     static const char *const roles[FR_ROLES] = {"train", "metrics_only", "masked", "quarantined"};
-    fr_buffer_printf(out, "%s{\"t\":%" PRId64 ",\"u\":%u,\"role\":\"%s\",\"s\":", i ? "," : "", batch->t_ms[i],
-                     batch->use[i], roles[batch->role[i]]);
-    fr_buffer_number(out, batch->keep[i]);
-    fr_buffer_printf(out, ",\"y\":{");
-    put_labels(conf, batch->labels + i, batch->capacity_samples, out);
-    fr_buffer_printf(out, "},\"w\":{");
-    put_labels(conf, batch->weights + i, batch->capacity_samples, out);
-    fr_buffer_printf(out, "},\"p\":{");
-    for (uint32_t t = 0; t < conf->n_tasks; t++) {
-        fr_buffer_printf(out, "%s\"%s\":", t ? "," : "", conf->tasks[t].name);
-        fr_buffer_number(out, batch->served ? batch->served[(size_t)t * batch->capacity_samples + i] : NAN);
-    }
-    fr_buffer_printf(out, "},\"f\":{");
-    put_slots(conf, batch, i, out);
-    fr_buffer_printf(out, "}}");
+    fr_json_object(json, NULL);
+    fr_json_i64(json, "t", batch->t_ms[i]);
+    fr_json_u64(json, "u", batch->use[i]);
+    fr_json_text(json, "role", roles[batch->role[i]]);
+    fr_json_number(json, "s", (double)batch->keep[i]);
+    put_labels(conf, "y", batch->labels + i, batch->capacity_samples, json);
+    put_labels(conf, "w", batch->weights + i, batch->capacity_samples, json);
+    fr_json_object(json, "p");
+    for (uint32_t t = 0; t < conf->n_tasks; t++)
+        fr_json_number(json, conf->tasks[t].name,
+                       batch->served ? (double)batch->served[(size_t)t * batch->capacity_samples + i] : (double)NAN);
+    fr_json_end(json);
+    put_slots(conf, batch, i, json);
+    fr_json_end(json);
 }
 
 /* Prints the names in the record that the configuration does not have, and how often each
  * occurred. */
 static void put_unknown(const struct fr_unknown_names *before, const struct fr_unknown_names *after, const char *what,
-                        struct fr_buffer *out)
+                        struct fr_json *json)
 {
-    const char *comma = "";
-    fr_buffer_printf(out, ",\"%s\":{", what);
-    for (uint32_t i = 0; i < after->n; i++) {
-        if (after->counts[i] == before->counts[i])
-            continue;
-        fr_buffer_printf(out, "%s", comma);
-        fr_buffer_json_text(out, after->names[i]);
-        fr_buffer_printf(out, ":%" PRIu64, after->counts[i] - before->counts[i]);
-        comma = ",";
-    }
+    fr_json_object(json, what);
+    for (uint32_t i = 0; i < after->n; i++)
+        if (after->counts[i] != before->counts[i])
+            fr_json_u64(json, after->names[i], after->counts[i] - before->counts[i]);
     uint64_t others = after->counts[FR_UNKNOWN_OTHERS] - before->counts[FR_UNKNOWN_OTHERS];
     if (others > 0)
-        fr_buffer_printf(out, "%s\"\":%" PRIu64, comma, others);
-    fr_buffer_printf(out, "}");
+        fr_json_u64(json, "", others);
+    fr_json_end(json);
 }
 
 static void put_batch(const struct fr_conf *conf, const struct fr_batch *batch, const struct fr_unknown unknown[2],
-                      struct fr_buffer *out)
+                      struct fr_json *json)
 {
-    fr_buffer_printf(out, "{\"groups\":[");
+    fr_json_array(json, "groups");
     for (uint32_t g = 0; g < batch->n_groups; g++)
-        fr_buffer_printf(out, "%s%" PRIu32, g ? "," : "", batch->group_begin[g + 1] - batch->group_begin[g]);
-    fr_buffer_printf(out, "],\"shared\":[");
-    const char *comma = "";
+        fr_json_u64(json, NULL, batch->group_begin[g + 1] - batch->group_begin[g]);
+    fr_json_end(json);
+    fr_json_array(json, "shared");
     for (uint32_t s = 0; s < conf->n_slots; s++)
-        if (batch->columns[s].shared) {
-            fr_buffer_printf(out, "%s\"%s\"", comma, conf->slots[s].name);
-            comma = ",";
-        }
-    fr_buffer_printf(out, "],\"unknown_slots\":%" PRIu64 ",\"unknown_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64,
-                     batch->unknown_slots, batch->unknown_keys, batch->excess_ids);
+        if (batch->columns[s].shared)
+            fr_json_text(json, NULL, conf->slots[s].name);
+    fr_json_end(json);
+    fr_json_u64(json, "unknown_slots", batch->unknown_slots);
+    fr_json_u64(json, "unknown_keys", batch->unknown_keys);
+    fr_json_u64(json, "excess_ids", batch->excess_ids);
     if (batch->unknown_slots > 0)
-        put_unknown(&unknown[0].slots, &unknown[1].slots, "slots", out);
+        put_unknown(&unknown[0].slots, &unknown[1].slots, "slots", json);
     if (batch->unknown_keys > 0)
-        put_unknown(&unknown[0].keys, &unknown[1].keys, "keys", out);
-    fr_buffer_printf(out, ",\"samples\":[");
+        put_unknown(&unknown[0].keys, &unknown[1].keys, "keys", json);
+    fr_json_array(json, "samples");
     for (uint32_t i = 0; i < batch->n_samples; i++)
-        put_sample(conf, batch, i, out);
-    fr_buffer_printf(out, "]}");
+        put_sample(conf, batch, i, json);
+    fr_json_end(json);
 }
 
 /* ---- input ---- */
@@ -183,19 +169,20 @@ static void decode_line(struct decoding *d, const void *value, size_t size)
     uint32_t n = 0;
     const char *reason = "";
     struct fr_unknown unknown[2] = {*fr_decoder_unknown(d->decoder)};
+    struct fr_json json = {.out = &d->out};
     fr_buffer_clear(&d->out);
+    fr_json_object(&json, NULL);
     if (fr_decode_record(d->decoder, &record, &n, &reason) != FR_OK) {
         d->malformed++;
-        fr_buffer_printf(&d->out, "{\"malformed\":");
-        fr_buffer_json_text(&d->out, reason);
-        fr_put_u8(&d->out, '}');
+        fr_json_text(&json, "malformed", reason);
     } else {
         fr_batch_clear(d->batch);
         fr_decode_append(d->decoder, 0, n, d->batch);
         fr_decode_effective(d->decoder);
         unknown[1] = *fr_decoder_unknown(d->decoder);
-        put_batch(d->conf, d->batch, unknown, &d->out);
+        put_batch(d->conf, d->batch, unknown, &json);
     }
+    fr_json_end(&json);
     fr_put_u8(&d->out, '\n');
     fwrite(d->out.data, 1, d->out.size, stdout);
 }
@@ -242,33 +229,28 @@ static int decode_with(const struct fr_conf *conf, const char *path, int64_t tim
 
 int fr_tool_decode(int argc, char **argv)
 {
-    const char *config = NULL, *file = NULL, *format = NULL, *sets[SETS_MAX + 1];
-    size_t n_sets = 0;
+    const char *file = NULL, *format = NULL, *sets[FR_TOOL_SETS_MAX + 1]; /* and one of --format */
+    struct fr_conf_load_options load = {.sets = sets};
     uint64_t timestamp_ms = 0;
     const struct fr_tool_option options[] = {
-        {.name = "--config", .value = &config, .required = true},
+        {.name = "--config", .value = &load.path, .required = true},
+        {.name = "--set", .many = sets, .n_many = &load.n_sets, .many_max = FR_TOOL_SETS_MAX},
         {.name = "--file", .value = &file, .required = true},
         {.name = "--format", .value = &format},
         {.name = "--timestamp", .number = &timestamp_ms, .min = 1, .max = INT64_MAX},
-        {.name = "--set", .many = sets, .n_many = &n_sets, .many_max = SETS_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     char format_set[64];
     if (format) {
         snprintf(format_set, sizeof(format_set), "ingest.format=%s", format);
-        sets[n_sets++] = format_set;
+        sets[load.n_sets++] = format_set;
     }
     struct fr_conf *conf = NULL;
-    struct fr_buffer problems = {0};
-    struct fr_conf_load_options load = {.path = config, .sets = sets, .n_sets = n_sets};
-    int result = FR_TOOL_USAGE;
-    if (fr_conf_load(&load, &conf, &problems) == FR_OK)
-        result = decode_with(conf, file, (int64_t)timestamp_ms);
-    else
-        fprintf(stderr, "%.*s\n", (int)problems.size, (const char *)problems.data);
+    int code = fr_tool_load_conf(&load, &conf);
+    if (code == FR_TOOL_OK)
+        code = decode_with(conf, file, (int64_t)timestamp_ms);
     fr_conf_free(conf);
-    fr_buffer_release(&problems);
-    return result;
+    return code;
 }

@@ -476,7 +476,7 @@ int fr_tool_produce(int argc, char **argv)
     };
     int parsed = fr_tool_options_parse(argc, argv, table, FR_ARRAY_LEN(table), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     if (!check_combination(&given, &job, &options) || !read_rate(given.rate, &job.rate))
         return FR_TOOL_USAGE;
     job.array = given.form == FORM_ARRAY;

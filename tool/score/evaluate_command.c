@@ -14,13 +14,14 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "decode/decoder.h"
 #include "input.h"
 #include "metrics/task.h"
 #include "score/served.h"
 #include "score/slices.h"
 
-enum { SAMPLES_MAX = 1 << 16, SETS_MAX = 64, SHOWN = 20 };
+enum { SAMPLES_MAX = 1 << 16, SHOWN = 20 };
 
 static const char usage[] =
     "freshet evaluate --config FILE --file F.jsonl (--brokers B --topic T | --snapshot DIR | --dump DUMP)\n"
@@ -125,7 +126,7 @@ static void join_label(struct evaluating *e, struct fr_tool_cut *cut, int32_t l,
     fr_tool_slices_join(&e->slices, cut, slice);
 }
 
-static void take_sample(struct evaluating *e, uint32_t i, const struct fr_line *line)
+static void add_sample(struct evaluating *e, uint32_t i, const struct fr_line *line)
 {
     const struct fr_batch *batch = e->batch;
     bool counts = batch->use[i] & FR_USE_METRICS;
@@ -145,7 +146,7 @@ static void take_sample(struct evaluating *e, uint32_t i, const struct fr_line *
     }
 }
 
-static void take_line(struct evaluating *e, const struct fr_line *line)
+static void evaluate_line(struct evaluating *e, const struct fr_line *line)
 {
     struct fr_record record = {.value = line->value, .size = line->size};
     uint32_t n = 0, scored = SAMPLES_MAX;
@@ -165,7 +166,7 @@ static void take_line(struct evaluating *e, const struct fr_line *line)
     fr_batch_clear(e->batch);
     fr_decode_append(e->decoder, 0, n, e->batch);
     for (uint32_t i = 0; i < n; i++)
-        take_sample(e, i, line);
+        add_sample(e, i, line);
 }
 
 static enum fr_status read_file(struct evaluating *e, const char *path, struct fr_err *err)
@@ -177,7 +178,7 @@ static enum fr_status read_file(struct evaluating *e, const char *path, struct f
         return status;
     while ((status = fr_tool_lines_next(lines, path, &line, err)) == FR_OK)
         if (!fr_lines_blank(&line))
-            take_line(e, &line);
+            evaluate_line(e, &line);
     fr_lines_free(lines);
     if (status == FR_EOF && e->slices.n_samples == 0)
         return fr_err_set(err, FR_E_INVALID, "%s has no sample that can be scored%s%s", path, e->malformed ? ": " : "",
@@ -198,16 +199,15 @@ static enum fr_auc_scores scores_of(const struct evaluating *e, uint32_t t)
     return FR_AUC_PROBABILITIES;
 }
 
-static void put_tasks(const struct evaluating *e, const struct fr_tool_cut *cut, size_t place, struct fr_buffer *out)
+static void put_tasks(const struct evaluating *e, const struct fr_tool_cut *cut, size_t place, struct fr_json *json)
 {
-    struct fr_json json = {.out = out};
-    fr_json_object(&json, NULL);
+    fr_json_object(json, "tasks");
     for (uint32_t t = 0; t < e->conf->n_tasks; t++) {
         struct fr_auc_result result;
         fr_tool_slices_result(&e->slices, t, scores_of(e, t), cut, place, &result);
-        fr_auc_result_json(&json, e->conf->tasks[t].name, &result, scores_of(e, t) == FR_AUC_VALUES);
+        fr_auc_result_json(json, e->conf->tasks[t].name, &result, scores_of(e, t) == FR_AUC_VALUES);
     }
-    fr_json_end(&json);
+    fr_json_end(json);
 }
 
 static size_t shown_of(const struct evaluating *e, const struct fr_tool_cut *cut)
@@ -215,29 +215,42 @@ static size_t shown_of(const struct evaluating *e, const struct fr_tool_cut *cut
     return cut->n_slices < e->shown ? cut->n_slices : (size_t)e->shown;
 }
 
+static void put_cut(const struct evaluating *e, uint32_t c, struct fr_json *json)
+{
+    const struct fr_tool_cut *cut = &e->slices.cuts[c];
+    fr_json_object(json, NULL);
+    fr_json_text(json, e->by[c].slot != FR_NO_INDEX ? "slot" : "label", e->by[c].name);
+    fr_json_u64(json, "slices", cut->n_slices);
+    fr_json_array(json, "shown");
+    for (size_t i = 0; i < shown_of(e, cut); i++) {
+        fr_json_object(json, NULL);
+        fr_json_text(json, "value", cut->slices[i].value);
+        fr_json_u64(json, "samples", cut->slices[i].samples);
+        put_tasks(e, cut, i, json);
+        fr_json_end(json);
+    }
+    fr_json_end(json);
+    fr_json_end(json);
+}
+
 static void print_json(const struct evaluating *e, const struct freshet_replica_info *info)
 {
     struct fr_buffer out = {0};
-    fr_buffer_printf(&out,
-                     "{\"model\":\"%s\",\"tl\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"lines\":%" PRIu64
-                     ",\"malformed\":%" PRIu64 ",\"samples\":%zu,\"tasks\":",
-                     e->conf->model, info->timeline, info->epoch, e->lines, e->malformed, e->slices.n_samples);
-    put_tasks(e, NULL, 0, &out);
-    fr_buffer_printf(&out, ",\"by\":[");
-    for (uint32_t c = 0; c < e->slices.n_cuts; c++) {
-        const struct fr_tool_cut *cut = &e->slices.cuts[c];
-        fr_buffer_printf(&out, "%s{\"%s\":\"%s\",\"slices\":%zu,\"shown\":[", c ? "," : "",
-                         e->by[c].slot != FR_NO_INDEX ? "slot" : "label", e->by[c].name, cut->n_slices);
-        for (size_t i = 0; i < shown_of(e, cut); i++) {
-            fr_buffer_printf(&out, "%s{\"value\":", i ? "," : "");
-            fr_buffer_json_text(&out, cut->slices[i].value);
-            fr_buffer_printf(&out, ",\"samples\":%" PRIu64 ",\"tasks\":", cut->slices[i].samples);
-            put_tasks(e, cut, i, &out);
-            fr_buffer_printf(&out, "}");
-        }
-        fr_buffer_printf(&out, "]}");
-    }
-    fr_buffer_printf(&out, "]}\n");
+    struct fr_json json = {.out = &out};
+    fr_json_object(&json, NULL);
+    fr_json_text(&json, "model", e->conf->model);
+    fr_json_u64(&json, "tl", info->timeline);
+    fr_json_u64(&json, "epoch", info->epoch);
+    fr_json_u64(&json, "lines", e->lines);
+    fr_json_u64(&json, "malformed", e->malformed);
+    fr_json_u64(&json, "samples", e->slices.n_samples);
+    put_tasks(e, NULL, 0, &json);
+    fr_json_array(&json, "by");
+    for (uint32_t c = 0; c < e->slices.n_cuts; c++)
+        put_cut(e, c, &json);
+    fr_json_end(&json);
+    fr_json_end(&json);
+    fr_put_u8(&out, '\n');
     fwrite(out.data, 1, out.size, stdout);
     fr_buffer_release(&out);
 }
@@ -310,23 +323,19 @@ static bool find_cuts(struct evaluating *e, const char *const *slots, size_t n_s
 static enum fr_status check_model(const struct evaluating *e, const struct fr_tool_served *served,
                                   struct freshet_replica_info *info, struct fr_err *err)
 {
-    enum fr_status status = fr_tool_served_scorable(served, err);
     freshet_replica_get_info(served->replica, info);
-    if (status == FR_OK && info->fp != fr_conf_fingerprint(e->conf))
-        status = fr_err_set(err, FR_E_MISMATCH, "the replica holds another model than the configuration describes");
-    return status;
+    if (info->fp != fr_conf_fingerprint(e->conf))
+        return fr_err_set(err, FR_E_MISMATCH, "the replica holds another model than the configuration describes");
+    return FR_OK;
 }
 
-static enum fr_status evaluate(struct evaluating *e, const struct fr_consume_options *topic, const char *dump,
-                               const char *snapshot, const char *file, struct fr_err *err)
+static enum fr_status evaluate(struct evaluating *e, struct fr_tool_source *source, const char *file,
+                               struct fr_err *err)
 {
     struct fr_tool_served served = {0};
     struct freshet_replica_info info = {0};
-    struct fr_buffer cfg = {0};
-    fr_conf_model_json(e->conf, &cfg);
-    enum fr_status status = dump       ? fr_tool_served_dump(dump, &cfg, &served, err)
-                            : snapshot ? fr_tool_served_snapshot(snapshot, &served, err)
-                                       : fr_tool_served_topic(topic, "evaluate", &served, err);
+    fr_conf_model_json(e->conf, &source->cfg);
+    enum fr_status status = fr_tool_served_open(source, "evaluate", &served, err);
     if (status == FR_OK)
         status = check_model(e, &served, &info, err);
     if (status == FR_OK) {
@@ -351,59 +360,46 @@ static enum fr_status evaluate(struct evaluating *e, const struct fr_consume_opt
     fr_batch_free(e->batch);
     fr_tool_slices_release(&e->slices);
     fr_buffer_release(&e->scratch);
-    fr_buffer_release(&cfg);
+    fr_buffer_release(&source->cfg);
     free(e->scores);
     return status;
 }
 
 int fr_tool_evaluate(int argc, char **argv)
 {
-    const char *config = NULL, *file = NULL, *dump = NULL, *snapshot = NULL;
-    const char *sets[SETS_MAX], *slots[FR_SLICE_CUTS_MAX / 2], *labels[FR_SLICE_CUTS_MAX / 2],
-        *properties[FR_FOLLOW_PROPERTIES_MAX];
-    size_t n_sets = 0, n_slots = 0, n_labels = 0;
+    const char *file = NULL, *sets[FR_TOOL_SETS_MAX], *slots[FR_SLICE_CUTS_MAX / 2], *labels[FR_SLICE_CUTS_MAX / 2],
+               *properties[FR_FOLLOW_PROPERTIES_MAX];
+    size_t n_slots = 0, n_labels = 0;
     struct evaluating *e = fr_alloc(1, sizeof(*e));
-    struct fr_consume_options topic = {.properties = properties};
+    struct fr_tool_source source = {.topic.properties = properties};
+    struct fr_conf_load_options load = {.sets = sets};
     e->shown = SHOWN;
     const struct fr_tool_option options[] = {
-        {.name = "--config", .value = &config, .required = true},
-        {.name = "--set", .many = sets, .n_many = &n_sets, .many_max = SETS_MAX},
+        FR_TOOL_CONFIG_OPTIONS(load, sets, true),
         {.name = "--file", .value = &file, .required = true},
-        {.name = "--brokers", .value = &topic.brokers},
-        {.name = "--topic", .value = &topic.topic},
-        {.name = "--dump", .value = &dump},
-        {.name = "--snapshot", .value = &snapshot},
-        {.name = "--kafka-file", .value = &topic.kafka_file},
-        {.name = "--kafka", .many = properties, .n_many = &topic.n_properties, .many_max = FR_FOLLOW_PROPERTIES_MAX},
-        {.name = "--by", .many = slots, .n_many = &n_slots, .many_max = FR_ARRAY_LEN(slots)},
-        {.name = "--by-label", .many = labels, .n_many = &n_labels, .many_max = FR_ARRAY_LEN(labels)},
+        FR_TOOL_SOURCE_OPTIONS(source, properties),
+        FR_TOOL_MANY("--by", slots, n_slots),
+        FR_TOOL_MANY("--by-label", labels, n_labels),
         {.name = "--slices", .number = &e->shown, .min = 1, .max = 1000000},
         {.name = "--json", .flag = &e->json},
     };
     struct fr_conf *conf = NULL;
-    struct fr_buffer problems = {0};
     struct fr_err err = {0};
     int code = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
-    bool from_topic = topic.brokers && topic.topic && !dump && !snapshot;
-    bool from_files = !topic.brokers && !topic.topic && (dump != NULL) != (snapshot != NULL);
-    if (code == FR_TOOL_OK && !from_topic && !from_files) {
+    if (code == FR_TOOL_OK && !fr_tool_source_given(&source)) {
         fprintf(stderr, "freshet evaluate: give --brokers and --topic, or one of --snapshot and --dump\n\n%s", usage);
         code = FR_TOOL_USAGE;
     }
-    struct fr_conf_load_options load = {.path = config, .sets = sets, .n_sets = n_sets};
-    if (code == FR_TOOL_OK && fr_conf_load(&load, &conf, &problems) != FR_OK) {
-        fwrite(problems.data, 1, problems.size, stderr);
-        code = FR_TOOL_USAGE;
-    }
+    if (code == FR_TOOL_OK)
+        code = fr_tool_load_conf(&load, &conf);
     e->conf = conf;
     if (code == FR_TOOL_OK && !find_cuts(e, slots, n_slots, labels, n_labels))
         code = FR_TOOL_USAGE;
-    if (code == FR_TOOL_OK && evaluate(e, &topic, dump, snapshot, file, &err) != FR_OK)
+    if (code == FR_TOOL_OK && evaluate(e, &source, file, &err) != FR_OK)
         code = fr_tool_fail("evaluate", &err);
     if (code == FR_TOOL_OK && fflush(stdout) != 0)
         code = FR_TOOL_FAILED;
-    fr_buffer_release(&problems);
     fr_conf_free(conf);
     free(e);
-    return code < 0 ? FR_TOOL_OK : code;
+    return code;
 }

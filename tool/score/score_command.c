@@ -2,12 +2,10 @@
  * Scores are those of the replica library, so they are what a serving process would answer
  * (P12). */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "base/sum_line.h"
-#include "score/scorer.h"
 #include "score/served.h"
 #include "state/state_reader.h"
 #include "tool.h"
@@ -46,27 +44,18 @@ static enum fr_status read_model(const char *dir, const char *model, struct fr_b
 
 int fr_tool_score(int argc, char **argv)
 {
-    const char *file = NULL, *dump = NULL, *dir = NULL, *model = NULL, *snapshot = NULL;
-    const char *properties[FR_FOLLOW_PROPERTIES_MAX];
-    struct fr_consume_options topic = {.properties = properties};
+    const char *file = NULL, *dir = NULL, *model = NULL, *properties[FR_FOLLOW_PROPERTIES_MAX];
+    struct fr_tool_source source = {.topic.properties = properties};
     const struct fr_tool_option options[] = {
         {.name = "--file", .value = &file, .required = true},
-        {.name = "--brokers", .value = &topic.brokers},
-        {.name = "--topic", .value = &topic.topic},
-        {.name = "--dump", .value = &dump},
         {.name = "--state-dir", .value = &dir},
         {.name = "--model", .value = &model},
-        {.name = "--snapshot", .value = &snapshot},
-        {.name = "--kafka-file", .value = &topic.kafka_file},
-        {.name = "--kafka", .many = properties, .n_many = &topic.n_properties, .many_max = FR_FOLLOW_PROPERTIES_MAX},
+        FR_TOOL_SOURCE_OPTIONS(source, properties),
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
-    bool from_topic = topic.brokers && topic.topic && !dump && !dir && !model && !snapshot;
-    bool from_dump = dump && !topic.brokers && !topic.topic && !snapshot && (dir != NULL) != (model != NULL);
-    bool from_snapshot = snapshot && !topic.brokers && !topic.topic && !dump && !dir && !model;
-    if (!from_topic && !from_dump && !from_snapshot) {
+        return parsed;
+    if (!fr_tool_source_given(&source) || (source.dump ? !dir == !model : dir || model)) {
         fprintf(stderr,
                 "freshet score: give --brokers and --topic, or --snapshot, or --dump and one of --state-dir and "
                 "--model\n\n%s",
@@ -74,18 +63,13 @@ int fr_tool_score(int argc, char **argv)
         return FR_TOOL_USAGE;
     }
     struct fr_err err = {0};
-    struct fr_buffer cfg = {0};
     struct fr_tool_served served = {0};
-    enum fr_status status = from_dump ? read_model(dir, model, &cfg, &err) : FR_OK;
+    enum fr_status status = source.dump ? read_model(dir, model, &source.cfg, &err) : FR_OK;
     if (status == FR_OK)
-        status = from_dump       ? fr_tool_served_dump(dump, &cfg, &served, &err)
-                 : from_snapshot ? fr_tool_served_snapshot(snapshot, &served, &err)
-                                 : fr_tool_served_topic(&topic, "score", &served, &err);
-    if (status == FR_OK)
-        status = fr_tool_served_scorable(&served, &err);
+        status = fr_tool_served_open(&source, "score", &served, &err);
     if (status == FR_OK)
         status = fr_tool_score_file(served.replica, file, stdout, &err);
     fr_tool_served_close(&served);
-    fr_buffer_release(&cfg);
+    fr_buffer_release(&source.cfg);
     return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("score", &err);
 }

@@ -3,7 +3,7 @@
  *
  * Thread: the replica's. A line that cannot be read ends the command: if it were skipped, scores
  * could not be assigned to samples. */
-#include "score/scorer.h"
+#include "score/served.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "input.h"
 
@@ -29,12 +30,13 @@ struct scoring {
 static void put_scores(struct scoring *scoring, uint32_t n_samples)
 {
     for (uint32_t i = 0; i < n_samples; i++) {
-        for (uint32_t t = 0; t < scoring->n_tasks; t++) {
-            fr_buffer_printf(&scoring->lines, "%s\"%s\":", t ? "," : "{",
-                             freshet_replica_task_name(scoring->replica, t));
-            fr_buffer_number(&scoring->lines, scoring->scores[(size_t)i * scoring->n_tasks + t]);
-        }
-        fr_buffer_append(&scoring->lines, "}\n", 2);
+        const float *scores = scoring->scores + (size_t)i * scoring->n_tasks;
+        struct fr_json json = {.out = &scoring->lines};
+        fr_json_object(&json, NULL);
+        for (uint32_t t = 0; t < scoring->n_tasks; t++)
+            fr_json_number(&json, freshet_replica_task_name(scoring->replica, t), (double)scores[t]);
+        fr_json_end(&json);
+        fr_put_u8(&scoring->lines, '\n');
     }
 }
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "follow/patience.h"
-#include "score/dump_replica.h"
 
 /* Reads the topic to its present end. */
 static enum fr_status read_topic(struct fr_follower *follower, const char *command, struct fr_err *err)
@@ -28,8 +27,7 @@ static enum fr_status read_topic(struct fr_follower *follower, const char *comma
 enum fr_status fr_tool_served_topic(const struct fr_consume_options *topic, const char *command,
                                     struct fr_tool_served *out, struct fr_err *err)
 {
-    enum fr_status status =
-        fr_follower_open(&(struct fr_follower_options){.topic = *topic, .later = true}, &out->follower, err);
+    enum fr_status status = fr_follower_open(&(struct fr_follower_options){.topic = *topic, .later = true}, &out->follower, err);
     if (status == FR_OK)
         status = read_topic(out->follower, command, err);
     if (status == FR_OK)
@@ -37,13 +35,7 @@ enum fr_status fr_tool_served_topic(const struct fr_consume_options *topic, cons
     return status;
 }
 
-enum fr_status fr_tool_served_dump(const char *dump, const struct fr_buffer *cfg, struct fr_tool_served *out,
-                                   struct fr_err *err)
-{
-    return fr_tool_replica_of_dump(dump, cfg, &out->replica, err);
-}
-
-enum fr_status fr_tool_served_snapshot(const char *directory, struct fr_tool_served *out, struct fr_err *err)
+static enum fr_status load_snapshot(const char *directory, struct fr_tool_served *out, struct fr_err *err)
 {
     char problem[256] = "";
     if (freshet_replica_new(&(struct freshet_replica_options){0}, &out->replica) != FRESHET_OK)
@@ -53,21 +45,34 @@ enum fr_status fr_tool_served_snapshot(const char *directory, struct fr_tool_ser
                                 : fr_err_set(err, (enum fr_status)status, "snapshot %s: %s", directory, problem);
 }
 
+bool fr_tool_source_given(const struct fr_tool_source *source)
+{
+    bool topic = source->topic.brokers && source->topic.topic, files = source->dump || source->snapshot;
+    return topic ? !files
+                 : files && !source->topic.brokers && !source->topic.topic && !(source->dump && source->snapshot);
+}
+
+enum fr_status fr_tool_served_open(const struct fr_tool_source *source, const char *command, struct fr_tool_served *out,
+                                   struct fr_err *err)
+{
+    struct freshet_replica_info info;
+    enum fr_status status = source->dump       ? fr_tool_served_dump(source, out, err)
+                            : source->snapshot ? load_snapshot(source->snapshot, out, err)
+                                               : fr_tool_served_topic(&source->topic, command, out, err);
+    if (status != FR_OK)
+        return status;
+    freshet_replica_get_info(out->replica, &info);
+    if (info.scorable)
+        return FR_OK;
+    return fr_err_set(err, FR_E_NOT_FOUND,
+                      "the replica cannot score at epoch %" PRIu64 ": the model or a dense parameter is missing",
+                      info.epoch);
+}
+
 void fr_tool_served_close(struct fr_tool_served *served)
 {
     if (served->follower)
         fr_follower_close(served->follower);
     else
         freshet_replica_free(served->replica);
-}
-
-enum fr_status fr_tool_served_scorable(const struct fr_tool_served *served, struct fr_err *err)
-{
-    struct freshet_replica_info info;
-    freshet_replica_get_info(served->replica, &info);
-    if (info.scorable)
-        return FR_OK;
-    return fr_err_set(err, FR_E_NOT_FOUND,
-                      "the replica cannot score at epoch %" PRIu64 ": the model or a dense parameter is missing",
-                      info.epoch);
 }

@@ -3,6 +3,8 @@
 #ifndef FR_TOOL_SERVED_H
 #define FR_TOOL_SERVED_H
 
+#include <stdio.h>
+
 #include "follow/follower.h"
 #include "tool.h"
 
@@ -11,18 +13,39 @@ struct fr_tool_served {
     struct fr_follower *follower; /* owns the replica; NULL: the replica is from a dump */
 };
 
-/* Follows the topic to its present end. Refused records are reported on stderr in the name of
- * `command`. */
+/* Where the replica comes from. Exactly one of topic, dump and snapshot is given. */
+struct fr_tool_source {
+    struct fr_consume_options topic; /* with brokers and a topic: what the topic holds now */
+    const char *dump;                /* a public dump, of the model `cfg` */
+    const char *snapshot;            /* a snapshot, or a folder whose file CURRENT names one */
+    struct fr_buffer cfg;            /* the model as a model record contains it */
+};
+#define FR_TOOL_SOURCE_OPTIONS(source, texts)                                                                          \
+    FR_TOOL_TOPIC_OPTIONS((source).topic, texts, false), {.name = "--dump", .value = &(source).dump},                  \
+    {                                                                                                                  \
+        .name = "--snapshot", .value = &(source).snapshot                                                              \
+    }
+
+/* Returns whether exactly one source is given. */
+bool fr_tool_source_given(const struct fr_tool_source *source);
+/* Makes the replica and checks that it can score. Records that it refuses are reported on stderr in
+ * the name of `command`. Errors: FR_E_NOT_FOUND (also: the model or a parameter is missing),
+ * FR_E_INVALID (with the line of a dump), FR_E_CORRUPT (a dump does not match its hash),
+ * FR_E_MISMATCH, and those of a follower. Close `out` in any case. */
+enum fr_status fr_tool_served_open(const struct fr_tool_source *source, const char *command, struct fr_tool_served *out,
+                                   struct fr_err *err) FR_MUST_CHECK;
+/* The same for a topic, without the check. */
 enum fr_status fr_tool_served_topic(const struct fr_consume_options *topic, const char *command,
                                     struct fr_tool_served *out, struct fr_err *err) FR_MUST_CHECK;
-/* cfg: the model as a model record contains it. */
-enum fr_status fr_tool_served_dump(const char *dump, const struct fr_buffer *cfg, struct fr_tool_served *out,
+/* ... and for a dump. */
+enum fr_status fr_tool_served_dump(const struct fr_tool_source *source, struct fr_tool_served *out,
                                    struct fr_err *err) FR_MUST_CHECK;
-/* `directory` is a snapshot, or a folder of snapshots whose file CURRENT names one. */
-enum fr_status fr_tool_served_snapshot(const char *directory, struct fr_tool_served *out,
-                                       struct fr_err *err) FR_MUST_CHECK;
 void fr_tool_served_close(struct fr_tool_served *served);
-/* FR_E_NOT_FOUND: the model or a parameter is missing. */
-enum fr_status fr_tool_served_scorable(const struct fr_tool_served *served, struct fr_err *err) FR_MUST_CHECK;
+
+/* Scores a file of samples: one JSON line of task -> probability per sample. The file has a sample
+ * or an array of samples per line, plain, gzip or zstd; empty lines are skipped. Errors:
+ * FR_E_NOT_FOUND (the file), FR_E_INVALID (with the line), FR_E_IO. */
+enum fr_status fr_tool_score_file(struct freshet_replica *replica, const char *path, FILE *out,
+                                  struct fr_err *err) FR_MUST_CHECK;
 
 #endif

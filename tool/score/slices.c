@@ -138,7 +138,7 @@ static void flush(struct block *block)
     block->n = 0;
 }
 
-static void take(struct block *block, const struct fr_tool_sample *sample)
+static void add_sample(struct block *block, const struct fr_tool_sample *sample)
 {
     block->scores[block->n] = sample->score;
     block->labels[block->n] = sample->label;
@@ -167,11 +167,11 @@ void fr_tool_slices_result(const struct fr_tool_slices *slices, uint32_t task, e
     block->auc = fr_auc_new(&(struct fr_auc_options){.scores = scores});
     if (!cut) {
         for (size_t i = 0; i < slices->n_samples; i++)
-            take(block, &slices->samples[i * slices->n_tasks + task]);
+            add_sample(block, &slices->samples[i * slices->n_tasks + task]);
     } else {
         const struct fr_tool_member *member = first_of(cut, place);
         for (uint64_t i = 0; i < cut->slices[place].samples; i++)
-            take(block, &slices->samples[(size_t)member[i].sample * slices->n_tasks + task]);
+            add_sample(block, &slices->samples[(size_t)member[i].sample * slices->n_tasks + task]);
     }
     flush(block);
     fr_auc_result(block->auc, -1, out);

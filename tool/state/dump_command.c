@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "output.h"
-#include "state/metrics_document.h"
 #include "state/state_reader.h"
 #include "tool.h"
 
@@ -59,21 +58,16 @@ static int dump_state(const char *dir, bool private, bool metrics)
 
 int fr_tool_dump(int argc, char **argv)
 {
-    const char *dir = NULL, *snapshot = NULL;
+    const char *dir = NULL;
     bool private = false, metrics = false;
     const struct fr_tool_option options[] = {
         {.name = "--state-dir", .value = &dir},
-        {.name = "--snapshot", .value = &snapshot},
         {.name = "--private", .flag = &private},
         {.name = "--metrics", .flag = &metrics},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
-    if (snapshot) {
-        fputs("freshet dump: --snapshot is not in this version\n", stderr);
-        return FR_TOOL_USAGE;
-    }
+        return parsed;
     if (!dir || (private && metrics)) {
         fprintf(stderr, "freshet dump: %s\n\n%s",
                 dir ? "--private and --metrics exclude each other" : "--state-dir is missing", usage);

@@ -54,7 +54,7 @@ static enum fr_status list(const char *dir, struct fr_err *err)
     return status;
 }
 
-static enum fr_status take_here(struct fr_durable *durable, const char *path, struct fr_err *err)
+static enum fr_status take_stopped(struct fr_durable *durable, const char *path, struct fr_err *err)
 {
     struct fr_savepoint savepoint;
     enum fr_status status = fr_durable_fold(durable, err);
@@ -89,7 +89,7 @@ static enum fr_status ask(const char *dir, const char *name, int64_t wait_ms, st
         dir, name);
 }
 
-static enum fr_status take(const char *dir, const char *name, int64_t wait_ms, struct fr_err *err)
+static enum fr_status take_savepoint(const char *dir, const char *name, int64_t wait_ms, struct fr_err *err)
 {
     char path[PATH_MAX];
     struct fr_durable *durable = NULL;
@@ -101,7 +101,7 @@ static enum fr_status take(const char *dir, const char *name, int64_t wait_ms, s
     if (status == FR_E_BUSY)
         status = ask(dir, name, wait_ms, err);
     else if (status == FR_OK)
-        status = take_here(durable, path, err);
+        status = take_stopped(durable, path, err);
     fr_durable_close(durable);
     if (status == FR_OK)
         status = fr_savepoint_look(path, &savepoint, err);
@@ -121,14 +121,14 @@ int fr_tool_savepoint(int argc, char **argv)
                                              {.name = "--list", .flag = &lists}};
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     char by_time[FR_SAVEPOINT_NAME_MAX];
     time_t now = time(NULL);
     struct tm parts;
     FR_CHECK(gmtime_r(&now, &parts) != NULL);
     FR_CHECK(strftime(by_time, sizeof(by_time), "%Y%m%dT%H%M%SZ", &parts) > 0);
     struct fr_err err = {0};
-    enum fr_status status = lists ? list(dir, &err) : take(dir, name ? name : by_time, wait_ms, &err);
+    enum fr_status status = lists ? list(dir, &err) : take_savepoint(dir, name ? name : by_time, wait_ms, &err);
     if (status != FR_OK)
         return fr_tool_fail("savepoint", &err);
     return fflush(stdout) == 0 ? FR_TOOL_OK : FR_TOOL_FAILED;

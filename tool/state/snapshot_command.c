@@ -24,7 +24,7 @@ static const char usage[] =
     "All that is served of a state as of its newest epoch, as files that replicas begin with. A running daemon writes\n"
     "it beside training, where and how its configuration says; of a stopped state it is written here.\n"
     "  --dir DIR         the folder of the snapshots (default: STATE_DIR/snapshots)\n"
-    "  --topic TOPIC     of a stopped state: the delta topic that replicas go on with (default: MODEL.delta)\n"
+    "  --topic TOPIC     of a stopped state: the delta topic with which replicas continue (default: MODEL.delta)\n"
     "  --quantize FORM   of a stopped state: form of the values (default: that of its deltas)\n"
     "  --wait TIME       how long to wait for the daemon\n"
     "  --list            a line for each snapshot, the oldest first; current=true: replicas begin with it\n"
@@ -132,7 +132,7 @@ static enum fr_status topic_of(struct fr_durable *durable, const char *given, ch
     return status;
 }
 
-static enum fr_status take_here(struct fr_durable *durable, const struct arguments *arguments, struct fr_err *err)
+static enum fr_status take_stopped(struct fr_durable *durable, const struct arguments *arguments, struct fr_err *err)
 {
     char dir[PATH_MAX], topic[FR_MANIFEST_TOPIC_MAX], path[PATH_MAX];
     enum fr_codec_quantize quantize = FR_CODEC_F32;
@@ -199,7 +199,7 @@ static enum fr_status ask(const struct arguments *arguments, struct fr_err *err)
     return status;
 }
 
-static enum fr_status take(const struct arguments *arguments, struct fr_err *err)
+static enum fr_status take_snapshot(const struct arguments *arguments, struct fr_err *err)
 {
     struct fr_savepoint savepoint;
     struct fr_durable *durable = NULL;
@@ -211,7 +211,7 @@ static enum fr_status take(const struct arguments *arguments, struct fr_err *err
     if (status == FR_E_BUSY)
         status = ask(arguments, err);
     else if (status == FR_OK)
-        status = take_here(durable, arguments, err);
+        status = take_stopped(durable, arguments, err);
     fr_durable_close(durable);
     return status;
 }
@@ -226,7 +226,7 @@ int fr_tool_snapshot(int argc, char **argv)
         {.name = "--list", .flag = &arguments.lists}};
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     struct fr_err err = {0};
     enum fr_status status = FR_OK;
     if (arguments.check && (arguments.state || arguments.dir || arguments.lists))
@@ -236,7 +236,7 @@ int fr_tool_snapshot(int argc, char **argv)
     else if (!arguments.state && !(arguments.dir && arguments.lists))
         status = fr_err_set(&err, FR_E_INVALID, "--state-dir is missing");
     else
-        status = arguments.lists ? list(&arguments, &err) : take(&arguments, &err);
+        status = arguments.lists ? list(&arguments, &err) : take_snapshot(&arguments, &err);
     if (status != FR_OK)
         return fr_tool_fail("snapshot", &err);
     return fflush(stdout) == 0 ? FR_TOOL_OK : FR_TOOL_FAILED;

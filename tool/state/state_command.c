@@ -13,7 +13,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "ingest/positions.h"
 #include "output.h"
 #include "state/state_reader.h"
 #include "state/state_sections.h"
@@ -26,7 +25,7 @@ static const char usage[] =
     "freshet state DIR [--images]\n\n"
     "Epochs, sizes, model, tables, metrics, positions and checks of a state directory; read-only.\n"
     "  --images   also walks all rows and pending keys and compares them with the counts\n"
-    "Exit 1 when a check fails; the line `checks` says which.\n";
+    "Exit 1 when a check fails; the line `checks` names it.\n";
 
 struct report {
     const struct fr_tool_state *state;
@@ -234,11 +233,10 @@ static void print_metrics(struct report *report)
 
 static void print_positions(struct report *report)
 {
-    const struct fr_buffer *section = fr_tool_state_find_section(report->state, "positions");
     struct fr_positions positions = {0};
     struct fr_err err = {0};
-    if (!section || fr_positions_parse(section->data, section->size, &positions) != FR_OK) {
-        note(report, "the section \"positions\" is missing or does not parse");
+    if (fr_tool_positions_section(report->state, &positions, &err) != FR_OK) {
+        note(report, err.text);
         return;
     }
     if (positions.cluster_id[0])
@@ -336,7 +334,7 @@ int fr_tool_state(int argc, char **argv)
     }
     int parsed = fr_tool_options_parse(n, rest, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     if (!dir) {
         fprintf(stderr, "freshet state: which directory?\n\n%s", usage);
         return FR_TOOL_USAGE;

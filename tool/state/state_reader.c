@@ -103,10 +103,17 @@ static enum fr_status take_block(struct fr_tool_state *state, const struct fr_im
     return FR_OK;
 }
 
+static bool is_wanted(const struct fr_tool_state *state, uint32_t table, uint64_t key)
+{
+    return state->depth != FR_STATE_KEY || (table == state->only.table && key == state->only.key);
+}
+
 static enum fr_status visit_image(void *self, size_t thread, const struct fr_image *image)
 {
     (void)thread; /* one thread, for an exact order */
     struct fr_tool_state *state = self;
+    if (!is_wanted(state, image->table, image->key))
+        return FR_OK;
     if (image->kind == FR_IMAGE_BLOCK && state->n_keys < KEYS_MAX)
         return take_block(state, image);
     if (image->table >= state->settings.n_tables || state->n_keys >= KEYS_MAX)
@@ -115,6 +122,7 @@ static enum fr_status visit_image(void *self, size_t thread, const struct fr_ima
         return FR_E_CORRUPT;
     struct fr_tool_state_key *key = find_or_add(state, image->table, image->key);
     key->kind = image->kind;
+    key->reason = image->reason;
     if (image->kind == FR_IMAGE_ROW)
         return take_row(state, key, image);
     if (image->kind == FR_IMAGE_PENDING)
@@ -160,6 +168,8 @@ static enum fr_status take_carried(struct fr_tool_state *state, struct fr_err *e
             status = fr_err_set(err, FR_E_CORRUPT, "section \"store\" names table %" PRIu32, carried->table);
             break;
         }
+        if (!is_wanted(state, carried->table, carried->key))
+            continue;
         struct fr_tool_state_key *key = find_or_add(state, carried->table, carried->key);
         key->kind = FR_IMAGE_PENDING;
         key->count = carried->count;
@@ -210,7 +220,8 @@ static void sort_keys(struct fr_tool_state *state)
     size_t n = 0;
     for (size_t i = 0; i < state->n_keys; i++) {
         struct fr_tool_state_key key = state->keys[i];
-        if (key.kind == FR_IMAGE_ABSENT || (key.kind == FR_IMAGE_PENDING && state->depth == FR_STATE_PUBLIC))
+        if ((key.kind == FR_IMAGE_ABSENT && state->depth != FR_STATE_KEY) ||
+            (key.kind == FR_IMAGE_PENDING && state->depth == FR_STATE_PUBLIC))
             continue;
         state->n_rows += key.kind == FR_IMAGE_ROW;
         key.table = rank_of(state, key.table);
@@ -354,16 +365,21 @@ static enum fr_status read_announcement(struct fr_tool_state *state, struct fr_e
     return FR_OK;
 }
 
-static enum fr_status read_state(struct fr_tool_state *state, struct fr_err *err)
+typedef enum fr_status choose_key(void *self, const struct fr_codec_settings *settings,
+                                  struct fr_tool_state_choice *out, struct fr_err *err);
+
+static enum fr_status read_state(struct fr_tool_state *state, choose_key *choose, void *self, struct fr_err *err)
 {
     struct fr_restore_visitor visitor = {
         .self = state, .image = state->depth == FR_STATE_SECTIONS ? NULL : visit_image, .section = visit_section};
     enum fr_status status = read_head(state, err);
+    if (status == FR_OK && choose)
+        status = choose(self, &state->settings, &state->only, err);
     if (status == FR_OK)
         status = fr_durable_restore(state->durable, &visitor, err);
     if (status == FR_OK)
         status = read_announcement(state, err);
-    if (status == FR_OK && state->depth == FR_STATE_PRIVATE)
+    if (status == FR_OK && (state->depth == FR_STATE_PRIVATE || state->depth == FR_STATE_KEY))
         status = take_carried(state, err);
     if (status != FR_OK)
         return status;
@@ -372,8 +388,8 @@ static enum fr_status read_state(struct fr_tool_state *state, struct fr_err *err
     return state->depth == FR_STATE_PUBLIC ? find_published_dense(state, err) : FR_OK;
 }
 
-enum fr_status fr_tool_state_open(const char *dir, enum fr_tool_state_depth depth, struct fr_tool_state **out,
-                                  struct fr_err *err)
+static enum fr_status open_state(const char *dir, enum fr_tool_state_depth depth, choose_key *choose, void *self,
+                                 struct fr_tool_state **out, struct fr_err *err)
 {
     struct fr_tool_state *state = fr_alloc(1, sizeof(*state));
     state->depth = depth;
@@ -382,7 +398,7 @@ enum fr_status fr_tool_state_open(const char *dir, enum fr_tool_state_depth dept
     if (status == FR_OK) {
         fr_durable_get_status(state->durable, &state->status);
         if (state->status.epoch > 0)
-            status = read_state(state, err);
+            status = read_state(state, choose, self, err);
     }
     if (status != FR_OK) {
         fr_tool_state_close(state);
@@ -390,6 +406,18 @@ enum fr_status fr_tool_state_open(const char *dir, enum fr_tool_state_depth dept
     }
     *out = state;
     return FR_OK;
+}
+
+enum fr_status fr_tool_state_open(const char *dir, enum fr_tool_state_depth depth, struct fr_tool_state **out,
+                                  struct fr_err *err)
+{
+    return open_state(dir, depth, NULL, NULL, out, err);
+}
+
+enum fr_status fr_tool_state_open_key(const char *dir, choose_key *choose, void *self, struct fr_tool_state **out,
+                                      struct fr_err *err)
+{
+    return open_state(dir, FR_STATE_KEY, choose, self, out, err);
 }
 
 void fr_tool_state_close(struct fr_tool_state *state)

@@ -31,6 +31,13 @@ enum fr_status fr_tool_store_section(const struct fr_tool_state *state, struct f
                   FR_SECTION_STORE, err);
 }
 
+enum fr_status fr_tool_positions_section(const struct fr_tool_state *state, struct fr_positions *out,
+                                         struct fr_err *err)
+{
+    const struct fr_buffer *section = fr_tool_state_find_section(state, "positions");
+    return refuse(section ? fr_positions_parse(section->data, section->size, out) : FR_E_NOT_FOUND, "positions", err);
+}
+
 enum fr_status fr_tool_visit_metrics(const struct fr_tool_state *state,
                                      void (*visit)(void *self, const struct fr_tool_metrics_task *task), void *self,
                                      struct fr_err *err)

@@ -1,9 +1,11 @@
 /* Sections of an epoch that belong to one module each, parsed by their owners for printing:
- * "trainer" (trainer/section.h), "store" (store/section.h), "metrics" (metrics/task.h). Another
- * version is FR_E_MISMATCH; any other damage is FR_E_CORRUPT. Private to tool. */
+ * "trainer" (trainer/section.h), "store" (store/section.h), "positions" (ingest/positions.h),
+ * "metrics" (metrics/task.h). Another version is FR_E_MISMATCH; any other damage is FR_E_CORRUPT.
+ * Private to tool. */
 #ifndef FR_TOOL_STATE_SECTIONS_H
 #define FR_TOOL_STATE_SECTIONS_H
 
+#include "ingest/positions.h"
 #include "metrics/task.h"
 #include "state/state_reader.h"
 #include "store/section.h"
@@ -14,6 +16,9 @@ enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct
 /* The caller frees the section's carried keys. */
 enum fr_status fr_tool_store_section(const struct fr_tool_state *state, struct fr_store_section *out,
                                      struct fr_err *err) FR_MUST_CHECK;
+/* Release with fr_positions_release, also after an error. */
+enum fr_status fr_tool_positions_section(const struct fr_tool_state *state, struct fr_positions *out,
+                                         struct fr_err *err) FR_MUST_CHECK;
 
 /* Calls visit for every task that the section "metrics" lists, in their order. */
 struct fr_tool_metrics_task {

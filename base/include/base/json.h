@@ -39,11 +39,20 @@ void fr_json_end(struct fr_json *json);
 /* The next value begins on a line of its own. */
 void fr_json_break(struct fr_json *json);
 
+/* text NULL: null. */
 void fr_json_text(struct fr_json *json, const char *name, const char *text);
 void fr_json_u64(struct fr_json *json, const char *name, uint64_t value);
 void fr_json_i64(struct fr_json *json, const char *name, int64_t value);
 /* As `%.9g`; null when it is not finite, because JSON has no word for that. */
 void fr_json_number(struct fr_json *json, const char *name, double value);
+/* As `%.17g`, which reads back as the same double; null when it is not finite. */
+void fr_json_exact(struct fr_json *json, const char *name, double value);
+/* An array of numbers. `values` are f32 and may be unaligned; null where they are not finite. */
+void fr_json_floats(struct fr_json *json, const char *name, const void *values, uint64_t count);
+/* A number as a string, because integers beyond 2^53 are not safe in JSON: decimal, or as "0x" and
+ * 16 hexadecimal digits. */
+void fr_json_id(struct fr_json *json, const char *name, uint64_t value);
+void fr_json_hash(struct fr_json *json, const char *name, uint64_t value);
 void fr_json_bool(struct fr_json *json, const char *name, bool value);
 void fr_json_null(struct fr_json *json, const char *name);
 

@@ -55,6 +55,33 @@ FR_CASE(a_number_that_is_not_finite_is_null)
     says("[0.1,1e-09,null,null]");
 }
 
+FR_CASE(doubles_floats_ids_and_hashes_keep_all_their_bits)
+{
+    static const float floats[] = {0.1f, -0.0f, NAN, 16777217.0f};
+    struct fr_json json = {.out = &text};
+    fr_json_object(&json, NULL);
+    fr_json_exact(&json, "a", 0.1);
+    fr_json_exact(&json, "b", (double)NAN);
+    fr_json_floats(&json, "c", floats, 4);
+    fr_json_floats(&json, "d", NULL, 0);
+    fr_json_id(&json, "e", UINT64_MAX);
+    fr_json_hash(&json, "f", 255);
+    fr_json_end(&json);
+    says(
+        "{\"a\":0.10000000000000001,\"b\":null,\"c\":[0.100000001,-0,null,16777216],\"d\":[],\"e\":\"18446744073709551615\","
+        "\"f\":\"0x00000000000000ff\"}");
+}
+
+FR_CASE(no_text_is_null)
+{
+    struct fr_json json = {.out = &text};
+    fr_json_array(&json, NULL);
+    fr_json_text(&json, NULL, NULL);
+    fr_json_text(&json, NULL, "");
+    fr_json_end(&json);
+    says("[null,\"\"]");
+}
+
 FR_CASE(a_break_starts_a_line_for_the_next_value_and_for_no_other)
 {
     struct fr_json json = {.out = &text};
@@ -84,6 +111,8 @@ int main(void)
         cmocka_unit_test(members_and_elements_are_separated_however_they_are_nested),
         cmocka_unit_test(names_and_texts_are_escaped),
         cmocka_unit_test(a_number_that_is_not_finite_is_null),
+        cmocka_unit_test(doubles_floats_ids_and_hashes_keep_all_their_bits),
+        cmocka_unit_test(no_text_is_null),
         cmocka_unit_test(a_break_starts_a_line_for_the_next_value_and_for_no_other),
         cmocka_unit_test(what_the_buffer_holds_stays_before_it),
     };

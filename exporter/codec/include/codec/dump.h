@@ -20,10 +20,11 @@
 #include "base/hash.h"
 #include "codec/codec.h"
 
-/* FR_OK continues; any other status ends the dump and is returned. */
-typedef enum fr_status fr_dump_sink(void *self, const void *bytes, size_t size);
+/* Returns 0 to continue; any other value ends the dump with FR_E_IO. */
+typedef int fr_dump_sink(void *self, const void *bytes, size_t size);
 
-/* Opaque by convention: between init and release only the functions below touch it. */
+/* Opaque by convention: between init and release only the functions below touch it, except for
+ * `line`, where a caller builds a line of a form of its own for fr_dump_line. */
 struct fr_dump {
     fr_dump_sink *sink;
     void *self;
@@ -54,6 +55,8 @@ void fr_dump_release(struct fr_dump *dump);
 enum fr_status fr_dump_row(struct fr_dump *dump, const char *table, uint64_t key,
                            const struct fr_dump_segment *segments, uint32_t n_segments) FR_MUST_CHECK;
 enum fr_status fr_dump_dense(struct fr_dump *dump, const struct fr_delta_dense *dense) FR_MUST_CHECK;
+/* Hashes and writes `line`, and clears it. */
+enum fr_status fr_dump_line(struct fr_dump *dump) FR_MUST_CHECK;
 /* Writes the last line; *hash may be NULL. */
 enum fr_status fr_dump_end(struct fr_dump *dump, const struct fr_dump_end *end, uint64_t *hash) FR_MUST_CHECK;
 
