@@ -19,8 +19,8 @@ static const struct fr_served_table *table_before(const struct fr_served *before
     return NULL;
 }
 
-/* Says whether most places of the table are free, as after a mass removal. If so, the view gets a
- * copy without free places, and the old table is released when its last reader has left. (A table
+/* Returns whether most places of the table are free, as after a mass removal. If so, the view gets
+ * a copy without free places, and the old table is released when its last reader has left. (A table
  * of which every row changes in every epoch has half of its places free.) A copy that was refused
  * memory is tried again when a sixteenth more places are free. */
 static bool is_sparse(const struct fr_row_table *rows)

@@ -1,5 +1,5 @@
 /* A view in the making: the changes of an epoch, or a whole state. Nothing of it is served before
- * it is published, and an abandoned draft leaves nothing behind.
+ * it is published, and an abandoned draft leaves no trace.
  *
  * Rows of a table that readers can reach go to an overlay; a table that belongs to the draft is
  * written in place. Pieces are checked beforehand (fr_served_model_check). Thread: the feeder's. */

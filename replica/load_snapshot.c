@@ -94,7 +94,7 @@ static bool reserve_tables(struct loading *loading)
     return true;
 }
 
-static enum fr_status take_model(struct loading *loading, const struct fr_delta_record *record)
+static enum fr_status load_model(struct loading *loading, const struct fr_delta_record *record)
 {
     if (loading->model)
         return not_of_it(loading, "a second model record");
@@ -106,8 +106,8 @@ static enum fr_status take_model(struct loading *loading, const struct fr_delta_
     return FR_OK;
 }
 
-static enum fr_status take_commit(struct loading *loading, const struct fr_delta_record *record,
-                                  struct partition_seen *seen)
+static enum fr_status check_commit(struct loading *loading, const struct fr_delta_record *record,
+                                   struct partition_seen *seen)
 {
     if (record->commit.n_pieces != seen->n_pieces || record->commit.n_rows != seen->n_rows ||
         record->commit.n_drops != seen->n_drops)
@@ -119,7 +119,7 @@ static enum fr_status take_commit(struct loading *loading, const struct fr_delta
     return FR_OK;
 }
 
-static enum fr_status take_piece(struct loading *loading, const struct fr_delta_record *record,
+static enum fr_status load_piece(struct loading *loading, const struct fr_delta_record *record,
                                  struct partition_seen *seen)
 {
     seen->n_rows += record->kind == FR_DELTA_ROWS ? record->rows.n_rows : 0;
@@ -132,7 +132,7 @@ static enum fr_status take_piece(struct loading *loading, const struct fr_delta_
     return fr_draft_take(&loading->draft, record) ? FR_OK : refused(loading);
 }
 
-static enum fr_status take_record(void *self, const void *bytes, size_t size, struct fr_err *err)
+static enum fr_status load_record(void *self, const void *bytes, size_t size, struct fr_err *err)
 {
     struct loading *loading = self;
     const struct fr_manifest *manifest = &loading->manifest;
@@ -149,9 +149,9 @@ static enum fr_status take_record(void *self, const void *bytes, size_t size, st
     if (seen->committed || record.piece != seen->n_pieces)
         return not_of_it(loading, "pieces do not follow one another");
     if (record.kind == FR_DELTA_COMMIT)
-        return take_commit(loading, &record, seen);
+        return check_commit(loading, &record, seen);
     seen->n_pieces += 1;
-    return record.kind == FR_DELTA_MODEL ? take_model(loading, &record) : take_piece(loading, &record, seen);
+    return record.kind == FR_DELTA_MODEL ? load_model(loading, &record) : load_piece(loading, &record, seen);
 }
 
 /* ---- the whole ---- */
@@ -178,15 +178,15 @@ static void read_all(void *self)
     for (size_t i = 0; i < loading->manifest.n_files && loading->status == FR_OK; i++) {
         loading->file = &loading->manifest.files[i];
         if (follows(loading->replica, loading->file->partition))
-            loading->status = fr_manifest_records(loading->dir, loading->file, take_record, loading, loading->err);
+            loading->status = fr_manifest_records(loading->dir, loading->file, load_record, loading, loading->err);
     }
     if (loading->status == FR_OK)
         loading->status = check_whole(loading);
 }
 
 /* Lets the chain continue after the snapshot. Waiting later epochs of its timeline are kept. */
-static void go_on(struct freshet_replica *replica, const struct loading *loading, uint64_t *last_committed,
-                  int64_t *next_offsets)
+static void continue_chain(struct freshet_replica *replica, const struct loading *loading, uint64_t *last_committed,
+                           int64_t *next_offsets)
 {
     const struct fr_manifest *manifest = &loading->manifest;
     if (!replica->model_name[0])
@@ -242,7 +242,7 @@ static enum fr_status publish(struct loading *loading)
         return refused(loading);
     }
     loading->model = NULL; /* belongs to the view */
-    go_on(replica, loading, last_committed, next_offsets);
+    continue_chain(replica, loading, last_committed, next_offsets);
     fr_views_settle(&replica->views);
     return FR_OK;
 }

@@ -101,7 +101,7 @@ static int refuse(struct freshet_replica *replica, struct freshet_event *event, 
 }
 
 /* Drops what waits, because it cannot continue what is served. */
-static void begin_again(struct freshet_replica *replica)
+static void drop_waiting(struct freshet_replica *replica)
 {
     fr_waiting_clear(&replica->waiting);
     memset(replica->begun, 0, sizeof(replica->begun));
@@ -113,7 +113,7 @@ static int stop(struct freshet_replica *replica, struct freshet_event *event, in
 {
     copy_text(replica->stop_problem, sizeof(replica->stop_problem), problem);
     replica->stopped = status;
-    begin_again(replica);
+    drop_waiting(replica);
     return refuse(replica, event, status, problem);
 }
 
@@ -165,10 +165,10 @@ static void begin_timeline(struct freshet_replica *replica, uint64_t timeline)
     replica->epoch = replica->digest = 0;
     atomic_store_explicit(&replica->newest_epoch, 0, memory_order_relaxed);
     memset(replica->digests, 0, sizeof(replica->digests));
-    begin_again(replica);
+    drop_waiting(replica);
 }
 
-/* Says whether the record is the first piece of an epoch that holds a whole state. */
+/* Returns whether the record is the first piece of an epoch that holds a whole state. */
 static bool begins_all(const struct fr_delta_record *record)
 {
     return record->from == 1 && record->piece == 0;
@@ -349,7 +349,7 @@ static struct freshet_replica_info info_of(const struct freshet_replica *replica
     return info;
 }
 
-static void move_on(struct freshet_replica *replica, const struct freshet_replica_info *info)
+static void advance_chain(struct freshet_replica *replica, const struct freshet_replica_info *info)
 {
     replica->epoch = info->epoch;
     replica->digest = info->digest;
@@ -381,7 +381,7 @@ static int apply_complete(struct freshet_replica *replica, struct freshet_event 
             return refuse(replica, event, status, err.text);
         if (status != FRESHET_OK)
             return stop(replica, event, status, err.text);
-        move_on(replica, &info);
+        advance_chain(replica, &info);
         replica->stopped = FRESHET_OK;
         event->applied += 1;
     }
@@ -444,17 +444,17 @@ static int feed_whole(struct freshet_replica *replica, struct incoming *incoming
 
 /* ---- after a stop ---- */
 
-/* Says whether something that comes later can end the stop. A writer with another digest, or
+/* Returns whether something that comes later can end the stop. A writer with another digest, or
  * another model, stops a replica for good. */
-static bool may_go_on(const struct freshet_replica *replica)
+static bool may_end_stop(const struct freshet_replica *replica)
 {
     return replica->stopped == FRESHET_E_GAP || replica->stopped == FRESHET_E_REWIND ||
            replica->stopped == FRESHET_E_INVALID;
 }
 
-/* Says whether the record is the first of an epoch that holds a whole state, or follows such an
+/* Returns whether the record is the first of an epoch that holds a whole state, or follows such an
  * epoch in its partition, and is not of a timeline that was rewound since. */
-static bool leads_on(const struct freshet_replica *replica, const struct fr_delta_record *record)
+static bool can_end_stop(const struct freshet_replica *replica, const struct fr_delta_record *record)
 {
     bool known = record->timeline == replica->timeline;
     bool newer = record->timeline > replica->timeline || (known && record->epoch > replica->epoch);
@@ -467,9 +467,9 @@ static int feed_stopped(struct freshet_replica *replica, struct incoming *incomi
 {
     const struct fr_delta_record *record = &incoming->record;
     const int stopped = replica->stopped;
-    if (!may_go_on(replica))
+    if (!may_end_stop(replica))
         return refuse(replica, event, stopped, replica->stop_problem);
-    if (leads_on(replica, record))
+    if (can_end_stop(replica, record))
         return feed_whole(replica, incoming, event);
     /* ^one search per epoch and partition is enough; a rewind names a snapshot */
     if ((record->kind == FR_DELTA_COMMIT || record->kind == FR_DELTA_REWIND) && fr_replica_reload(replica, record)) {
@@ -480,7 +480,8 @@ static int feed_stopped(struct freshet_replica *replica, struct incoming *incomi
     return refuse(replica, event, stopped, replica->stop_problem);
 }
 
-/* Says whether an epoch has passed in a partition that lost its beginning; a snapshot may help. */
+/* Returns whether an epoch has passed in a partition that lost its beginning. A snapshot may then
+ * help. */
 static bool lacks_beginning(const struct freshet_replica *replica, const struct fr_delta_record *record,
                             const struct freshet_event *event)
 {
@@ -492,7 +493,7 @@ static bool lacks_beginning(const struct freshet_replica *replica, const struct 
 static int feed_running(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
 {
     int status = feed_whole(replica, incoming, event);
-    if (!may_go_on(replica)) {
+    if (!may_end_stop(replica)) {
         if (lacks_beginning(replica, &incoming->record, event) && fr_replica_reload(replica, &incoming->record))
             event->reloaded = 1;
         return status;

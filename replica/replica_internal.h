@@ -51,13 +51,13 @@ struct fr_served_model {
 enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct fr_replica_memory *memory,
                                    struct fr_served_model **out, struct fr_err *err) FR_MUST_CHECK;
 void fr_served_model_free(struct fr_served_model *model);
-/* Says whether a table of one model can continue with the rows of a table of another. */
+/* Returns whether a table of one model can continue with the rows of a table of another. */
 bool fr_served_same_parts(const struct fr_conf_table *a, const struct fr_conf_table *b);
 /* -1: there is no table of that name. */
 int fr_served_model_table(const struct fr_served_model *model, struct fr_delta_text name);
 int fr_served_model_parameter(const struct fr_served_model *model, struct fr_delta_text name);
 int fr_served_model_part(const struct fr_conf_table *table, struct fr_delta_text name);
-/* Says whether the record fits the model, and counts its elements into `filled` (chunks ascend).
+/* Returns whether the record fits the model, and counts its elements into `filled` (chunks ascend).
  * The counts are 0 before the first record of an epoch. */
 enum fr_status fr_served_model_check(struct fr_served_model *model, const struct fr_delta_record *record,
                                      struct fr_err *err) FR_MUST_CHECK;
