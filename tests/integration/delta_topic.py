@@ -112,6 +112,23 @@ class Cases:
         assert "event=rebase_end" in daemon.log()
         life.expect_whole()
 
+    def a_deleted_topic_is_named_until_it_is_there_again(self):
+        life = self.life("unnamed")
+        life.create(life.topic, NP)
+        daemon = life.daemon(sets=["export.create=false"])
+        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained") == life.count and daemon.get("/readyz")[0] == 200, "all is well")
+        of_topic = lambda: [p for p in daemon.json("/status")["problems"] if life.topic in p["text"]]
+        assert not of_topic() and not daemon.json("/status")["outbox"]["problem"], daemon.json("/status")["problems"]
+        for future in life.admin.delete_topics([life.topic]).values():
+            future.result(PATIENCE)
+        life.produce(200)
+        wait_until(lambda: life.topic in daemon.json("/status")["outbox"]["problem"] and of_topic() and life.topic in daemon.get("/readyz")[1], "the topic is named")
+        life.create(life.topic, NP)
+        wait_until(lambda: not daemon.json("/status")["outbox"]["problem"] and not of_topic() and daemon.get("/readyz")[0] == 200, "nothing is named any more")
+        assert life.topic not in daemon.get("/readyz")[1], daemon.get("/readyz")
+        daemon.drain()
+        life.expect_whole()
+
     def a_topic_moved_by_name_gets_the_whole_state(self):
         life = self.life("moved")
         life.live().drain()
