@@ -41,7 +41,7 @@ struct fr_consumer {
 
 /* ---- open ---- */
 
-static void tell_outage(struct fr_consumer *consumer)
+static void log_outage(struct fr_consumer *consumer)
 {
     char quoted[600];
     if (fr_log_due(&consumer->logged_ns, fr_mono_ns(fr_clock_system()), LOG_INTERVAL_S * 1000000000ull))
@@ -58,7 +58,7 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *opa
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && consumer->outage[0])
         return;
     fr_kafka_explain(code, reason, consumer->outage, sizeof(consumer->outage));
-    tell_outage(consumer);
+    log_outage(consumer);
 }
 
 /* Without a consumer only the properties are checked. */
@@ -280,15 +280,15 @@ static enum fr_status judge_error(struct fr_consumer *consumer, const rd_kafka_m
                           rd_kafka_message_errstr(message));
     default: /* librdkafka keeps trying */
         fr_kafka_explain(message->err, rd_kafka_message_errstr(message), consumer->outage, sizeof(consumer->outage));
-        tell_outage(consumer);
+        log_outage(consumer);
         return FR_AGAIN;
     }
 }
 
 /* Handles one message of the partition's queue: a record, the end, or an error. FR_AGAIN: there is
  * no message, or none of use. */
-static enum fr_status take(struct fr_consumer *consumer, struct partition *partition, struct fr_consumed *out,
-                           struct fr_err *err)
+static enum fr_status consume_one(struct fr_consumer *consumer, struct partition *partition, struct fr_consumed *out,
+                                  struct fr_err *err)
 {
     rd_kafka_message_t *message = rd_kafka_consume_queue(partition->queue, 0);
     if (!message)
@@ -316,7 +316,7 @@ static enum fr_status take(struct fr_consumer *consumer, struct partition *parti
 }
 
 /* Takes from the lowest rank first, then from any partition within reach. */
-static enum fr_status take_any(struct fr_consumer *consumer, struct fr_consumed *out, struct fr_err *err)
+static enum fr_status consume_any(struct fr_consumer *consumer, struct fr_consumed *out, struct fr_err *err)
 {
     uint64_t lowest = lowest_rank(consumer);
     for (int pass = 0; pass < 2; pass++)
@@ -324,7 +324,7 @@ static enum fr_status take_any(struct fr_consumer *consumer, struct fr_consumed 
             struct partition *partition = &consumer->partitions[i];
             if ((partition->rank == lowest) != (pass == 0) || !within_reach(consumer, partition, lowest))
                 continue;
-            enum fr_status status = take(consumer, partition, out, err);
+            enum fr_status status = consume_one(consumer, partition, out, err);
             if (status != FR_AGAIN)
                 return status;
         }
@@ -338,7 +338,7 @@ enum fr_status fr_consumer_next(struct fr_consumer *consumer, int wait_ms, struc
     consumer->message = NULL;
     uint64_t until_ns = fr_mono_ns(fr_clock_system()) + (uint64_t)wait_ms * 1000000u;
     for (;;) {
-        enum fr_status status = take_any(consumer, out, err);
+        enum fr_status status = consume_any(consumer, out, err);
         if (status != FR_AGAIN)
             return status;
         if (fr_mono_ns(fr_clock_system()) >= until_ns)

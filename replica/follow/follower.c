@@ -1,11 +1,8 @@
 /* Feeds a replica from a delta topic, with the partitions in step, and stores what the replica does
  * not: for each epoch, how many records came and what the commits contain. Few epochs are in
  * flight, because no partition is read far ahead (consume.h). Every reason to stop is reported with
- * its remedy. What is missing while the follower waits is determined in standing.c.
- *
- * The follower begins with a snapshot where there is one, otherwise with the first offsets. When
- * the replica has loaded another snapshot meanwhile, the topic is opened again where it continues
- * that snapshot.
+ * its remedy. Where the topic is read from, and when it is opened again, is decided by the machine
+ * in follower_machine.c. What is missing while the follower waits is determined in standing.c.
  *
  * Thread: one. */
 #include "follower_internal.h"
@@ -26,14 +23,14 @@
 /* Timelines beyond the limit share the last rank. */
 enum { EPOCH_RANK_BITS = 44, TIMELINE_RANKS = 1 << 19 };
 /* The pause between two searches for a snapshot while nothing on the topic continues the epoch. */
-enum { LOOK_MS = 2000 };
+enum { SEARCH_MS = 2000 };
 
 /* ---- open ---- */
 
 static int64_t begin_of(void *self, uint32_t partition)
 {
     const struct fr_follower *follower = self;
-    return follower->hinted ? freshet_replica_next_offset(follower->replica, partition) : -1;
+    return follower->state == FR_FOLLOWER_CONTINUES ? freshet_replica_next_offset(follower->replica, partition) : -1;
 }
 
 static enum fr_status open_topic(struct fr_follower *follower, struct fr_err *err)
@@ -41,25 +38,15 @@ static enum fr_status open_topic(struct fr_follower *follower, struct fr_err *er
     enum fr_status status = fr_consumer_open(&follower->topic, &follower->consumer, err);
     if (status != FR_OK)
         return status;
+    size_t n = fr_consumer_count(follower->consumer);
     free(follower->places);
-    follower->places = fr_alloc(fr_consumer_count(follower->consumer), sizeof(*follower->places));
+    follower->places = fr_alloc(n, sizeof(*follower->places));
+    for (size_t i = 0; i < n; i++)
+        follower->places[i].hint = begin_of(follower, (uint32_t)fr_consumer_place(follower->consumer, i).partition);
     if (follower->np > 0)
         fr_consumer_leave(follower->consumer, follower->np);
     fr_follower_note_deleted(follower);
     return FR_OK;
-}
-
-/* Expects the topic to continue where the snapshot says, whatever was read before. */
-static void expect_after_snapshot(struct fr_follower *follower)
-{
-    struct freshet_replica_info info;
-    freshet_replica_get_info(follower->replica, &info);
-    for (uint32_t p = 0; p < FR_CONSUME_PARTITIONS_MAX; p++)
-        follower->expects[p] = freshet_replica_next_offset(follower->replica, p);
-    snprintf(follower->begins_after, sizeof(follower->begins_after),
-             "the snapshot of timeline %" PRIu64 ", epoch %" PRIu64, info.timeline, info.epoch);
-    follower->hinted = true;
-    follower->deleted = (struct fr_deleted){0};
 }
 
 /* A folder may hold the snapshots of another model, and a topic without records does not show its
@@ -72,14 +59,16 @@ static bool is_of_topic(struct fr_follower *follower, const char *directory, str
         return true;
     if (fr_manifest_read(directory, &manifest, NULL, NULL, err) != FR_OK)
         return false;
-    follower->unproven = strcmp(manifest.topic, follower->topic_name) != 0;
-    if (follower->unproven)
+    bool proven = strcmp(manifest.topic, follower->topic.topic) == 0;
+    if (!proven) {
         (void)!fr_err_set(err, FR_E_MISMATCH,
                           "%s is a snapshot of model %s, whose deltas are on topic %s, and no record of %s has shown "
                           "yet that it is of that model; if it is, name the model",
-                          directory, manifest.model, manifest.topic, follower->topic_name);
+                          directory, manifest.model, manifest.topic, follower->topic.topic);
+        fr_follower_change_state(follower, FR_FOLLOWER_SNAPSHOT_UNPROVEN);
+    }
     fr_manifest_release(&manifest);
-    return !follower->unproven;
+    return proven;
 }
 
 /* The topic alone may be enough, so a snapshot that cannot be loaded is not a failure. */
@@ -91,11 +80,10 @@ static bool load_snapshot(struct fr_follower *follower)
         snprintf(problem, sizeof(follower->not_loaded), "%.511s", err.text);
         return false;
     }
-    int loaded = freshet_replica_load(follower->replica, directory, problem, sizeof(follower->not_loaded));
-    if (loaded == FRESHET_OK)
-        expect_after_snapshot(follower);
-    follower->named |= loaded == FRESHET_OK;
-    return loaded == FRESHET_OK;
+    if (freshet_replica_load(follower->replica, directory, problem, sizeof(follower->not_loaded)) != FRESHET_OK)
+        return false;
+    fr_follower_change_state(follower, FR_FOLLOWER_SNAPSHOT_LOADED);
+    return true;
 }
 
 static void begin_with_snapshot(struct fr_follower *follower)
@@ -126,9 +114,8 @@ static void choose_partitions(struct fr_follower *follower, const struct fr_cons
 }
 
 /* Copies the caller's texts, which are borrowed during the open only. */
-static void keep_texts(struct fr_follower *follower)
+static void copy_texts(struct fr_consume_options *topic)
 {
-    struct fr_consume_options *topic = &follower->topic;
     const char **properties = fr_alloc(topic->n_properties + 1, sizeof(*properties));
     for (size_t i = 0; i < topic->n_properties; i++)
         properties[i] = fr_strdup(topic->properties[i]);
@@ -136,14 +123,10 @@ static void keep_texts(struct fr_follower *follower)
     topic->topic = fr_strdup(topic->topic);
     topic->kafka_file = topic->kafka_file ? fr_strdup(topic->kafka_file) : NULL;
     topic->properties = properties;
-    follower->keeps_texts = true;
 }
 
-static void free_texts(struct fr_follower *follower)
+static void free_texts(const struct fr_consume_options *topic)
 {
-    const struct fr_consume_options *topic = &follower->topic;
-    if (!follower->keeps_texts)
-        return;
     for (size_t i = 0; i < topic->n_properties; i++)
         free((void *)topic->properties[i]);
     free((void *)topic->properties);
@@ -155,13 +138,14 @@ static void free_texts(struct fr_follower *follower)
 enum fr_status fr_follower_open(const struct fr_follower_options *options, struct fr_follower **out, struct fr_err *err)
 {
     struct fr_follower *follower = fr_alloc(1, sizeof(*follower));
-    snprintf(follower->topic_name, sizeof(follower->topic_name), "%s", options->topic.topic);
+    follower->state = FR_FOLLOWER_READS_ALL;
     follower->patient = options->patient;
     follower->named = options->model != NULL;
     follower->snapshots = options->snapshots ? fr_strdup(options->snapshots) : NULL;
     for (size_t p = 0; p < FR_CONSUME_PARTITIONS_MAX; p++)
         follower->expects[p] = -1;
     choose_partitions(follower, &options->topic);
+    copy_texts(&follower->topic);
     struct freshet_replica_options replica = {.partitions = follower->partitions,
                                               .n_partitions = follower->topic.n_partitions,
                                               .model = options->model,
@@ -173,10 +157,8 @@ enum fr_status fr_follower_open(const struct fr_follower_options *options, struc
         freshet_replica_limit_memory(follower->replica, options->memory_max);
         if (follower->snapshots)
             begin_with_snapshot(follower);
-        status = options->later ? fr_consumer_check(&follower->topic, err) : open_topic(follower, err);
+        status = fr_consumer_check(&follower->topic, err);
     }
-    if (status == FR_OK && options->later)
-        keep_texts(follower);
     if (status != FR_OK) {
         fr_follower_close(follower);
         return status;
@@ -193,7 +175,7 @@ void fr_follower_close(struct fr_follower *follower)
     freshet_replica_free(follower->replica);
     for (size_t i = 0; i < FR_FOLLOW_IN_FLIGHT_MAX; i++)
         fr_buffer_release(&follower->epochs[i].auc);
-    free_texts(follower);
+    free_texts(&follower->topic);
     free(follower->snapshots);
     free(follower->places);
     free(follower->partitions);
@@ -298,22 +280,21 @@ static void note_passed(struct fr_follower *follower, const struct fr_consumed *
                         const struct fr_delta_record *record)
 {
     const struct freshet_event *event = &follower->event;
-    if (event->applied || event->reloaded)
-        follower->lacks_beginning = false;
     if (record->timeline > follower->newest_timeline) {
         follower->newest_timeline = record->timeline;
-        follower->lacks_beginning = false;
+        if (follower->state == FR_FOLLOWER_LACKS_BEGINNING)
+            fr_follower_change_state(follower, FR_FOLLOWER_TIMELINE_BEGUN);
     }
     bool later = record->timeline > event->timeline || record->epoch > event->epoch;
     if (!event->stale || event->reloaded || !later || record->timeline != follower->newest_timeline ||
-        follower->lacks_beginning)
+        follower->state == FR_FOLLOWER_LACKS_BEGINNING)
         return;
-    follower->lacks_beginning = true;
     follower->lacking = message->partition;
+    fr_follower_change_state(follower, FR_FOLLOWER_PASSED_OVER);
     fr_log(FR_LOG_WARN, "follow", "passed_over",
            "topic=%s partition=%" PRId32 " epoch=%" PRIu64
            " note=\"the partition lost its beginning: what comes before an epoch merged from 1 is passed over\"",
-           follower->topic_name, message->partition, record->epoch);
+           follower->topic.topic, message->partition, record->epoch);
 }
 
 static enum fr_status judge_refusals(const struct fr_follower *follower, const struct fr_consumed *message,
@@ -325,7 +306,7 @@ static enum fr_status judge_refusals(const struct fr_follower *follower, const s
     freshet_replica_get_info(follower->replica, &info);
     return fr_err_set(
         err, FR_E_INVALID, "%d records in a row were refused, the last one %s/%" PRId32 " offset %" PRId64 ": %s. %s",
-        FR_FOLLOW_REFUSALS_MAX, follower->topic_name, message->partition, message->offset, follower->event.problem,
+        FR_FOLLOW_REFUSALS_MAX, follower->topic.topic, message->partition, message->offset, follower->event.problem,
         info.epoch == 0 ? "This is no topic of deltas, or none that this version reads: name that of export.topic"
                         : "Somebody else writes to the topic, or it is damaged: give each state directory an "
                           "export.topic of its own, and begin again from epoch 1");
@@ -343,7 +324,7 @@ static enum fr_status judge(const struct fr_follower *follower, const struct fr_
         return fr_err_set(err, FR_E_LOST,
                           "more of %s waits than the replica holds (1 GiB): some of its partitions lag far behind; "
                           "look whether their leaders answer, and begin again",
-                          follower->topic_name);
+                          follower->topic.topic);
     case FRESHET_E_GAP:
         return fr_err_set(
             err, FR_E_LOST,
@@ -355,7 +336,7 @@ static enum fr_status judge(const struct fr_follower *follower, const struct fr_
             err, FR_E_MISMATCH,
             "mismatch: %s. Two writers, or another model, write to %s: stop the wrong one; give each state "
             "directory an export.topic of its own",
-            problem, follower->topic_name);
+            problem, follower->topic.topic);
     case FRESHET_E_REWIND:
         return fr_err_set(err, FR_E_MISMATCH, "%s. History was rewound: name the folder of snapshots (--snapshot)",
                           problem);
@@ -383,13 +364,7 @@ static void learn_partitions(struct fr_follower *follower)
 
 void fr_follower_reopen(struct fr_follower *follower)
 {
-    fr_consumer_close(follower->consumer);
-    follower->consumer = NULL;
-    follower->again = false; /* its message is no longer valid */
-    follower->refusals = 0;
-    follower->lacks_beginning = false;
-    for (size_t i = 0; i < FR_FOLLOW_IN_FLIGHT_MAX; i++)
-        follower->epochs[i].epoch = 0;
+    fr_follower_change_state(follower, FR_FOLLOWER_REOPENED);
 }
 
 /* Takes the next message, or the one that was not taken before. */
@@ -397,29 +372,27 @@ static enum fr_status next_message(struct fr_follower *follower, int wait_ms, st
 {
     if (!follower->consumer) {
         enum fr_status status = open_topic(follower, err);
-        if (status != FR_OK)
-            return status;
+        return status == FR_OK ? FR_AGAIN : status;
     }
-    if (follower->again) {
-        follower->again = false;
+    if (follower->starved) {
+        follower->starved = NULL;
         return FR_OK;
     }
     enum fr_status status = fr_consumer_next(follower->consumer, wait_ms, &follower->message, err);
-    if (status == FR_AGAIN && !follower->patient && fr_follower_is_headless(follower))
-        return fr_follower_say_headless(follower, err);
+    if (status == FR_AGAIN && !follower->patient && fr_follower_lacks_beginning(follower, err))
+        return FR_E_LOST;
     /* a gap, which a snapshot can close */
     if (status == FR_E_LOST && !follower->patient && follower->snapshots) {
         char quoted[600];
         fr_log(FR_LOG_WARN, "follow", "lost", "reason=%s note=\"a newer snapshot is looked for\"",
                fr_log_quote(quoted, sizeof(quoted), err->text));
-        follower->hinted = false;
-        fr_follower_reopen(follower);
+        fr_follower_change_state(follower, FR_FOLLOWER_RECORDS_LOST);
         return FR_AGAIN;
     }
     return status;
 }
 
-static void tell_epoch(struct fr_follower *follower, struct fr_followed *out)
+static void describe_epoch(struct fr_follower *follower, struct fr_followed *out)
 {
     struct in_flight *epoch = in_flight_of(follower, follower->event.timeline, follower->event.epoch);
     out->epoch = epoch->epoch;
@@ -431,30 +404,24 @@ static void tell_epoch(struct fr_follower *follower, struct fr_followed *out)
 }
 
 /* Where nothing on the topic continues the served epoch, a newer snapshot may. */
-static bool take_newer_snapshot(struct fr_follower *follower)
+static bool load_newer_snapshot(struct fr_follower *follower)
 {
     struct fr_err unused = {0};
     uint64_t now_ns = fr_mono_ns(fr_clock_system());
-    if (!follower->patient || !follower->snapshots || !follower->consumer || now_ns < follower->look_ns ||
+    if (!follower->patient || !follower->snapshots || !follower->consumer || now_ns < follower->search_ns ||
         !fr_follower_lacks(follower, &unused))
         return false;
-    follower->look_ns = now_ns + LOOK_MS * UINT64_C(1000000);
-    if (!load_snapshot(follower))
-        return false;
-    fr_follower_reopen(follower);
-    return true;
+    follower->search_ns = now_ns + SEARCH_MS * UINT64_C(1000000);
+    return load_snapshot(follower);
 }
 
 /* Loads the snapshot that waited for a record to show the topic's model. */
-static bool takes_proven_snapshot(struct fr_follower *follower)
+static bool load_proven_snapshot(struct fr_follower *follower)
 {
-    if (!follower->unproven || follower->np == 0)
+    if (follower->state != FR_FOLLOWER_AWAITS_MODEL || follower->np == 0)
         return false;
-    follower->unproven = false;
-    if (!load_snapshot(follower))
-        return false;
-    fr_follower_reopen(follower);
-    return true;
+    fr_follower_change_state(follower, FR_FOLLOWER_MODEL_SHOWN);
+    return load_snapshot(follower);
 }
 
 /* The record before the hint must not be later than the snapshot. A hint that skips records would
@@ -463,8 +430,7 @@ static bool misleads(const struct fr_follower *follower, const struct fr_consume
                      const struct fr_delta_record *record)
 {
     struct freshet_replica_info info;
-    if (!follower->hinted ||
-        message->offset >= freshet_replica_next_offset(follower->replica, (uint32_t)message->partition))
+    if (message->offset >= follower->places[message->index].hint)
         return false;
     freshet_replica_get_info(follower->replica, &info);
     return record->timeline > info.timeline || (record->timeline == info.timeline && record->epoch > info.epoch);
@@ -473,19 +439,56 @@ static bool misleads(const struct fr_follower *follower, const struct fr_consume
 /* The topic may be another one of the same name, or the snapshot's hint may be wrong. Then the
  * offsets read so far mean nothing, and the records that continue the served epoch may lie before
  * them. A snapshot that is served already takes the gap back. */
-static void read_again(struct fr_follower *follower)
+static void read_again(struct fr_follower *follower, enum fr_follower_event why)
 {
-    if (follower->hinted && follower->snapshots)
+    if (follower->state == FR_FOLLOWER_CONTINUES && follower->snapshots)
         (void)load_snapshot(follower);
-    follower->reread = true;
-    follower->hinted = false;
-    fr_follower_reopen(follower);
+    fr_follower_change_state(follower, why);
+}
+
+static void note_misleading(struct fr_follower *follower, const struct fr_consumed *message)
+{
+    fr_log(FR_LOG_WARN, "follow", "hint_misleads",
+           "topic=%s partition=%" PRId32 " offset=%" PRId64
+           " note=\"delta_offsets of the snapshot are too high or of another topic: the topic is read from its first "
+           "records, and nothing is lost\"",
+           follower->topic.topic, message->partition, message->offset);
+    read_again(follower, FR_FOLLOWER_HINT_MISLED);
+}
+
+/* Handles the outcome of a record that was fed with the status `fed`. */
+static enum fr_status finish_record(struct fr_follower *follower, int fed, struct fr_followed *out, struct fr_err *err)
+{
+    const struct fr_consumed *message = &follower->message;
+    out->applied = follower->event.applied > 0;
+    out->refused = follower->event.refused != 0 || fed != FRESHET_OK;
+    out->problem = follower->event.problem;
+    out->reloaded = follower->event.reloaded != 0;
+    out->starved = follower->patient && fed == FRESHET_E_NO_MEMORY;
+    follower->refusals = out->refused ? follower->refusals + 1 : 0;
+    follower->starved = out->starved ? message : NULL;
+    if (!out->starved && fed != FRESHET_AGAIN)
+        follower->expects[message->partition] = message->offset + 1;
+    if (out->applied) {
+        describe_epoch(follower, out);
+        fr_follower_change_state(follower, FR_FOLLOWER_EPOCH_APPLIED);
+    }
+    bool skipped =
+        follower->state == FR_FOLLOWER_CONTINUES || (follower->patient && follower->state != FR_FOLLOWER_REREADS);
+    if (fed == FRESHET_E_GAP && skipped) {
+        read_again(follower, FR_FOLLOWER_GAP_FOUND);
+        return FR_OK;
+    }
+    enum fr_status status = judge(follower, message, fed, err);
+    if (out->reloaded)
+        fr_follower_change_state(follower, FR_FOLLOWER_SNAPSHOT_LOADED);
+    return status;
 }
 
 enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struct fr_followed *out, struct fr_err *err)
 {
     enum fr_status status = next_message(follower, wait_ms, err);
-    if (status == FR_AGAIN && take_newer_snapshot(follower)) {
+    if (status == FR_AGAIN && load_newer_snapshot(follower)) {
         *out = (struct fr_followed){.reloaded = true, .auc = ""};
         return FR_OK;
     }
@@ -494,14 +497,9 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
     const struct fr_consumed *message = &follower->message;
     struct fr_delta_record record;
     bool sound = fr_delta_read(message->bytes, message->size, &record, NULL) == FR_OK;
+    *out = (struct fr_followed){.partition = message->partition, .offset = message->offset, .auc = ""};
     if (sound && misleads(follower, message, &record)) {
-        fr_log(FR_LOG_WARN, "follow", "hint_misleads",
-               "topic=%s partition=%" PRId32 " offset=%" PRId64
-               " note=\"delta_offsets of the snapshot are too high or of another topic: the topic is read from its "
-               "first records, and nothing is lost\"",
-               follower->topic_name, message->partition, message->offset);
-        *out = (struct fr_followed){.partition = message->partition, .offset = message->offset, .auc = ""};
-        read_again(follower);
+        note_misleading(follower, message);
         return FR_OK;
     }
     if (sound)
@@ -509,41 +507,11 @@ enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struc
     follower->event = (struct freshet_event){0};
     int fed = freshet_replica_feed(follower->replica, (uint32_t)message->partition, message->bytes, message->size,
                                    &follower->event);
+    learn_partitions(follower);
+    out->reloaded = load_proven_snapshot(follower);
+    if (out->reloaded)
+        return FR_OK;
     if (sound)
         note_passed(follower, message, &record);
-    learn_partitions(follower);
-    if (takes_proven_snapshot(follower)) {
-        *out = (struct fr_followed){
-            .partition = message->partition, .offset = message->offset, .reloaded = true, .auc = ""};
-        return FR_OK;
-    }
-    *out = (struct fr_followed){.partition = message->partition,
-                                .offset = message->offset,
-                                .applied = follower->event.applied > 0,
-                                .refused = follower->event.refused != 0 || fed != FRESHET_OK,
-                                .problem = follower->event.problem,
-                                .reloaded = follower->event.reloaded != 0,
-                                .auc = ""};
-    follower->refusals = out->refused ? follower->refusals + 1 : 0;
-    follower->again = out->starved = follower->patient && fed == FRESHET_E_NO_MEMORY;
-    if (!follower->again && fed != FRESHET_AGAIN)
-        follower->expects[message->partition] = message->offset + 1;
-    if (out->applied) {
-        tell_epoch(follower, out);
-        /* it continues what was served, or is a whole state */
-        follower->deleted = (struct fr_deleted){0};
-        follower->begins_after[0] = '\0';
-    }
-    if (out->applied || out->reloaded)
-        follower->reread = false;
-    if (fed == FRESHET_E_GAP && !follower->reread && (follower->hinted || follower->patient)) {
-        read_again(follower);
-        return FR_OK;
-    }
-    status = judge(follower, message, fed, err);
-    if (out->reloaded) {
-        expect_after_snapshot(follower);
-        fr_follower_reopen(follower);
-    }
-    return status;
+    return finish_record(follower, fed, out, err);
 }

@@ -22,44 +22,41 @@
 
 void fr_follower_note_deleted(struct fr_follower *follower)
 {
-    for (size_t i = 0; i < fr_consumer_count(follower->consumer) && !follower->deleted.found; i++) {
+    for (size_t i = 0; i < fr_consumer_count(follower->consumer) && follower->deleted.to == 0; i++) {
         struct fr_consumer_place place = fr_consumer_place(follower->consumer, i);
         int64_t expected = follower->expects[place.partition];
         if (!place.left && expected >= 0 && place.low > expected)
-            follower->deleted = (struct fr_deleted){true, place.partition, expected, place.low};
+            follower->deleted = (struct fr_deleted){place.partition, expected, place.low};
     }
 }
 
 /* ---- what is lacking ---- */
 
-bool fr_follower_is_headless(const struct fr_follower *follower)
+bool fr_follower_lacks_beginning(const struct fr_follower *follower, struct fr_err *err)
 {
-    return follower->lacks_beginning && follower->consumer && fr_consumer_ended(follower->consumer);
-}
-
-enum fr_status fr_follower_say_headless(const struct fr_follower *follower, struct fr_err *err)
-{
+    if (follower->state != FR_FOLLOWER_LACKS_BEGINNING || !fr_follower_ended(follower))
+        return false;
     return fr_err_set(err, FR_E_LOST,
                       "%s/%" PRId32
                       " lost its beginning, and no epoch in it holds the whole state. Begin with a snapshot of the "
                       "daemon (--snapshot), or try again after the daemon has published its whole state: it looks once "
                       "a minute, and does not publish it while its snapshots cover the loss (export.retention: "
                       "snapshots)",
-                      follower->topic_name, follower->lacking);
+                      follower->topic.topic, follower->lacking) != FR_OK;
 }
 
 bool fr_follower_deleted(const struct fr_follower *follower, struct fr_err *err)
 {
     struct freshet_replica_info info;
     const struct fr_deleted *deleted = &follower->deleted;
-    if (!deleted->found)
+    if (deleted->to == 0)
         return false;
     freshet_replica_get_info(follower->replica, &info);
     return fr_err_set(err, FR_E_LOST,
                       "%s/%" PRId32 ": the records that follow %s, offsets %" PRId64 " to %" PRId64
                       ", were deleted: epoch %" PRIu64
                       " is served, and later ones may be missing. Load a newer snapshot (freshet snapshot). " REFILLS,
-                      follower->topic_name, deleted->partition,
+                      follower->topic.topic, deleted->partition,
                       follower->begins_after[0] ? follower->begins_after : "what was read", deleted->from,
                       deleted->to - 1, info.epoch) != FR_OK;
 }
@@ -68,7 +65,7 @@ bool fr_follower_deleted(const struct fr_follower *follower, struct fr_err *err)
  * or never had any. */
 static bool find_emptied(const struct fr_follower *follower, struct fr_consumer_place *out)
 {
-    for (size_t i = 0; follower->consumer && i < fr_consumer_count(follower->consumer); i++) {
+    for (size_t i = 0; i < fr_consumer_count(follower->consumer); i++) {
         *out = fr_consumer_place(follower->consumer, i);
         if (!out->left && out->low > 0 && out->low >= out->end)
             return true;
@@ -86,7 +83,8 @@ static bool holds_nothing(const struct fr_follower *follower)
     return true;
 }
 
-static bool say_emptied(const struct fr_follower *follower, const struct fr_consumer_place *place, struct fr_err *err)
+static bool explain_emptied(const struct fr_follower *follower, const struct fr_consumer_place *place,
+                            struct fr_err *err)
 {
     char loading[600] = "", partition[16] = "";
     if (!holds_nothing(follower))
@@ -96,21 +94,18 @@ static bool say_emptied(const struct fr_follower *follower, const struct fr_cons
     return fr_err_set(err, FR_E_LOST,
                       "%s%s holds nothing: its records up to offset %" PRId64
                       " were deleted. Begin with a snapshot of the daemon that publishes here (--snapshot)%s. " REFILLS,
-                      follower->topic_name, partition, place->low - 1, loading) != FR_OK;
+                      follower->topic.topic, partition, place->low - 1, loading) != FR_OK;
 }
 
 bool fr_follower_lacks(const struct fr_follower *follower, struct fr_err *err)
 {
     struct freshet_replica_info info;
     struct fr_consumer_place place;
-    if (fr_follower_is_headless(follower))
-        return fr_follower_say_headless(follower, err) != FR_OK;
-    if (fr_follower_deleted(follower, err))
+    if (fr_follower_lacks_beginning(follower, err) || fr_follower_deleted(follower, err))
         return true;
     freshet_replica_get_info(follower->replica, &info);
-    if (info.epoch > 0 || !follower->consumer || !fr_consumer_ended(follower->consumer))
-        return false;
-    return find_emptied(follower, &place) && say_emptied(follower, &place, err);
+    return info.epoch == 0 && fr_follower_ended(follower) && find_emptied(follower, &place) &&
+           explain_emptied(follower, &place, err);
 }
 
 bool fr_follower_waits(const struct fr_follower *follower, struct fr_err *err)
@@ -132,7 +127,7 @@ enum fr_status fr_follower_unserved(const struct fr_follower *follower, struct f
     return fr_err_set(err, FR_E_NOT_FOUND,
                       "no epoch of %s was served: name the topic of the deltas (export.topic of the daemon), and look "
                       "whether the daemon publishes to it (outbox.problem in its /status)",
-                      follower->topic_name);
+                      follower->topic.topic);
 }
 
 /* ---- caught up ---- */
@@ -150,7 +145,7 @@ static uint64_t complete_rank(const struct fr_follower *follower)
 bool fr_follower_caught_up(const struct fr_follower *follower)
 {
     struct freshet_replica_info info;
-    if (!follower->consumer || follower->again || follower->deleted.found || !fr_consumer_ended(follower->consumer))
+    if (follower->starved || follower->deleted.to > 0 || !fr_follower_ended(follower))
         return false;
     freshet_replica_get_info(follower->replica, &info);
     return info.epoch > 0 && info.scorable && fr_follower_rank_of(info.timeline, info.epoch) >= complete_rank(follower);

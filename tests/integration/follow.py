@@ -304,6 +304,26 @@ class Cases:
         assert tool("verify", "--state-dir", state, *topic, "--snapshot", self.work.path / "later")[1].startswith("verified: ")
         assert tool("follow", *topic, "--until-idle", "100ms", "--snapshot", self.work.path / "later")[1].startswith(f"snapshot epoch={last_epoch(state)} ")
 
+    def a_follow_without_an_end_follows_until_sigterm(self):
+        out, dump, state = self.work.path / "endless.out", self.work.path / "endless.dump", self.work.path / "endless"
+        with out.open("w") as to:  # begun before there is a topic
+            follower = subprocess.Popen([BUILD / "tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", "endless.delta", "--dump", dump,
+                                         "--score", self.file], stdout=to, stderr=to)
+        try:
+            daemon = self.daemon("endless")
+            for epoch in (self.more(daemon), self.more(daemon)):
+                wait_until(lambda: re.search(rf"^epoch={epoch} ", out.read_text(), re.M) or follower.poll() is not None, f"epoch {epoch} is followed")
+            daemon.drain()
+            last = last_epoch(state)
+            wait_until(lambda: re.search(rf"^epoch={last} ", out.read_text(), re.M) or follower.poll() is not None, "the last epoch is followed")
+            assert follower.poll() is None, f"the end of the topic is not its end: {out.read_text()}"
+            follower.send_signal(signal.SIGTERM)
+            assert follower.wait(PATIENCE) == 0, out.read_text()
+        finally:
+            follower.kill()
+            follower.wait()
+        assert dump.read_text() == tool("dump", "--state-dir", state)[1] and re.fullmatch(r'\{"click":[0-9.e-]+\}', out.read_text().splitlines()[-1]), out.read_text()[-500:]
+
     def a_snapshot_of_another_topic_waits_for_a_record_that_shows_its_model(self):
         daemon, state = self.daemon("shown"), self.work.path / "shown"
         self.more(daemon)

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -16,7 +15,7 @@
 #include "score/served.h"
 #include "tool.h"
 
-enum { RETRY_MS = 500, PARTITIONS_TEXT_MAX = 4096 };
+enum { PARTITIONS_TEXT_MAX = 4096 };
 
 static const char usage[] =
     "freshet follow --brokers B --topic T [options]\n\n"
@@ -31,7 +30,7 @@ static const char usage[] =
     "  --dump FILE         at the end, write the replica as JSON Lines (as `freshet dump`)\n"
     "  --kafka-file FILE   librdkafka properties, NAME=VALUE a line: the place of passwords\n"
     "  --kafka NAME=VALUE  a librdkafka property (many); every user of the host can see it\n\n"
-    "Follows from the first epoch there is, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on\n"
+    "Follows from the first epoch there is, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot continue\n"
     "(a gap, another writer, 100 records refused in a row), no epoch was served, or records that follow the served one were\n"
     "deleted before they were read.\n";
 
@@ -67,22 +66,6 @@ static bool idle(const struct follow *follow, uint64_t since_ns)
     return follow->until_idle_ms > 0 && now_ns() - since_ns >= (uint64_t)follow->until_idle_ms * 1000000u;
 }
 
-/* The broker or the topic may become available later. */
-static enum fr_status open_topic(const struct follow *follow, struct fr_follower **out, struct fr_err *err)
-{
-    uint64_t begin_ns = now_ns();
-    unsigned long long logged_ns = 0;
-    for (;;) {
-        enum fr_status status = fr_follower_open(&follow->from, out, err);
-        if ((status != FR_E_UNAVAILABLE && status != FR_E_NOT_FOUND) || stopped || idle(follow, begin_ns))
-            return status;
-        char quoted[600];
-        if (fr_log_due(&logged_ns, now_ns(), 10000000000ull))
-            fr_log(FR_LOG_WARN, "follow", "waiting", "reason=%s", fr_log_quote(quoted, sizeof(quoted), err->text));
-        nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
-    }
-}
-
 static void print_epoch(struct fr_follower *follower, const struct fr_followed *followed)
 {
     struct freshet_replica_info info;
@@ -98,21 +81,24 @@ static bool reached(const struct follow *follow, uint64_t epoch)
     return follow->until_epoch > 0 && epoch >= follow->until_epoch;
 }
 
-/* Prints what is served before the topic is read; returns whether to read the topic. */
-static bool print_begin(const struct follow *follow, struct fr_follower *follower)
+/* Prints what is served before the topic is read. */
+static void print_begin(const struct freshet_replica_info *info)
+{
+    if (info->epoch > 0)
+        printf("snapshot epoch=%" PRIu64 " timeline=%" PRIu64 " rows=%" PRIu64 " dense=%" PRIu32 " samples=%" PRIu64
+               " wm=%" PRId64 "\n",
+               info->epoch, info->timeline, info->rows, info->dense, info->samples, info->watermark_ms);
+    (void)fflush(stdout);
+}
+
+/* Prints, when the topic has been opened, which records that follow the snapshot are missing. */
+static void print_deleted(const struct fr_follower *follower)
 {
     char quoted[1200];
     struct fr_err lost = {0};
-    struct freshet_replica_info info;
-    freshet_replica_get_info(fr_follower_replica(follower), &info);
-    if (info.epoch > 0)
-        printf("snapshot epoch=%" PRIu64 " timeline=%" PRIu64 " rows=%" PRIu64 " dense=%" PRIu32 " samples=%" PRIu64
-               " wm=%" PRId64 "\n",
-               info.epoch, info.timeline, info.rows, info.dense, info.samples, info.watermark_ms);
     if (fr_follower_deleted(follower, &lost))
         printf("deleted reason=%s\n", fr_log_quote(quoted, sizeof(quoted), lost.text));
     (void)fflush(stdout);
-    return !reached(follow, info.epoch);
 }
 
 static void print_refused(const struct fr_followed *followed)
@@ -125,10 +111,15 @@ static void print_refused(const struct fr_followed *followed)
 static enum fr_status follow_topic(const struct follow *follow, struct fr_follower *follower, struct fr_err *err)
 {
     uint64_t last_ns = now_ns();
-    struct fr_tool_patience patience = {.endless = follow->until_idle_ms == 0};
+    struct fr_tool_patience patience = {.endless = follow->until_idle_ms == 0, .absent_ms = follow->until_idle_ms};
     while (!stopped && !(idle(follow, last_ns) && fr_follower_ended(follower))) {
         struct fr_followed followed = {0};
+        bool first = !patience.found;
         enum fr_status status = fr_tool_follow_step(follower, &patience, "follow", &followed, err);
+        if (first && patience.found) {
+            print_deleted(follower);
+            last_ns = now_ns();
+        }
         if (status == FR_AGAIN)
             continue;
         last_ns = now_ns();
@@ -191,12 +182,15 @@ static int run(const struct follow *follow)
     struct fr_err err = {0};
     struct fr_follower *follower = NULL;
     catch_signals();
-    enum fr_status status = open_topic(follow, &follower, &err);
     struct freshet_replica_info info = {0};
-    if (status == FR_OK && print_begin(follow, follower))
-        status = follow_topic(follow, follower, &err);
-    if (follower)
+    enum fr_status status = fr_follower_open(&follow->from, &follower, &err);
+    if (status == FR_OK) {
         freshet_replica_get_info(fr_follower_replica(follower), &info);
+        print_begin(&info);
+        if (!reached(follow, info.epoch))
+            status = follow_topic(follow, follower, &err);
+        freshet_replica_get_info(fr_follower_replica(follower), &info);
+    }
     if (status == FR_OK && info.epoch == 0)
         status = fr_follower_unserved(follower, &err);
     else if (status == FR_OK && !reached(follow, info.epoch) && fr_follower_deleted(follower, &err))
@@ -240,8 +234,7 @@ int fr_tool_follow(int argc, char **argv)
     uint32_t numbers[FR_CONSUME_PARTITIONS_MAX] = {0};
     struct follow follow = {.from.topic.properties = properties};
     const struct fr_tool_option options[] = {
-        {.name = "--brokers", .value = &follow.from.topic.brokers, .required = true},
-        {.name = "--topic", .value = &follow.from.topic.topic, .required = true},
+        FR_TOOL_TOPIC_OPTIONS(follow.from.topic, properties, true),
         {.name = "--snapshot", .value = &follow.from.snapshots},
         {.name = "--model", .value = &follow.from.model},
         {.name = "--partitions", .value = &partitions},
@@ -249,15 +242,10 @@ int fr_tool_follow(int argc, char **argv)
         {.name = "--until-epoch", .number = &follow.until_epoch, .min = 1},
         {.name = "--score", .value = &follow.score},
         {.name = "--dump", .value = &follow.dump},
-        {.name = "--kafka-file", .value = &follow.from.topic.kafka_file},
-        {.name = "--kafka",
-         .many = properties,
-         .n_many = &follow.from.topic.n_properties,
-         .many_max = FR_FOLLOW_PROPERTIES_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     if (partitions && !parse_partitions(partitions, numbers, &follow.from.topic.n_partitions))
         return FR_TOOL_USAGE;
     if (partitions)

@@ -20,19 +20,21 @@ static uint64_t elapsed_ms(struct fr_tool_patience *patience)
     return (now_ns - patience->since_ns) / 1000000u;
 }
 
-bool fr_tool_passes(struct fr_tool_patience *patience, const char *command, enum fr_status status,
-                    const struct fr_err *err)
+/* Returns whether the time for an outage is over. */
+static bool is_over(struct fr_tool_patience *patience, enum fr_status status)
+{
+    uint64_t limit_ms = !patience->found && patience->absent_ms > 0 ? (uint64_t)patience->absent_ms
+                        : status == FR_E_NOT_FOUND                  ? ABSENT_MS
+                                                                    : PASSING_MS;
+    return !patience->endless && elapsed_ms(patience) >= limit_ms;
+}
+
+static void pause_in_outage(struct fr_tool_patience *patience, const char *command, const struct fr_err *err)
 {
     char quoted[600];
-    uint64_t limit_ms = status == FR_E_UNAVAILABLE ? PASSING_MS : status == FR_E_NOT_FOUND ? ABSENT_MS : 0;
-    bool endless = patience->endless && patience->found;
-    if (limit_ms == 0 || (!endless && elapsed_ms(patience) >= limit_ms))
-        return false;
-    if ((status == FR_E_UNAVAILABLE || endless) &&
-        fr_log_due(&patience->logged_ns, fr_mono_ns(fr_clock_system()), LOG_INTERVAL_S * 1000000000ull))
+    if (fr_log_due(&patience->logged_ns, fr_mono_ns(fr_clock_system()), LOG_INTERVAL_S * 1000000000ull))
         fr_log(FR_LOG_WARN, command, "waiting", "reason=%s", fr_log_quote(quoted, sizeof(quoted), err->text));
     nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
-    return true;
 }
 
 enum fr_status fr_tool_follow_step(struct fr_follower *follower, struct fr_tool_patience *patience, const char *command,
@@ -40,8 +42,9 @@ enum fr_status fr_tool_follow_step(struct fr_follower *follower, struct fr_tool_
 {
     enum fr_status status = fr_follower_step(follower, FR_TOOL_STEP_MS, out, err);
     if (status == FR_E_UNAVAILABLE || status == FR_E_NOT_FOUND) {
-        if (!fr_tool_passes(patience, command, status, err))
+        if (is_over(patience, status))
             return status;
+        pause_in_outage(patience, command, err);
         fr_follower_reopen(follower);
         return FR_AGAIN;
     }
@@ -50,7 +53,7 @@ enum fr_status fr_tool_follow_step(struct fr_follower *follower, struct fr_tool_
         patience->since_ns = 0;
         return status;
     }
-    if (elapsed_ms(patience) < PASSING_MS)
+    if (!is_over(patience, FR_E_UNAVAILABLE))
         return FR_AGAIN;
     struct fr_err outage = {0};
     bool known = fr_follower_waits(follower, &outage);

@@ -7,22 +7,20 @@
 
 enum { FR_TOOL_STEP_MS = 100 };
 
-/* Zero the struct before the first call, except `endless`. */
+/* Zero the struct before the first call, except the first two fields. */
 struct fr_tool_patience {
-    bool endless; /* true: once the topic was found, wait for it without a time limit */
-    /* the topic was found, so a later "no such topic" is not a misspelled name */
-    bool found;
+    bool endless; /* outages are waited out without a time limit */
+    /* How long to wait for brokers and a topic that have not been found yet. 0: as for those that
+     * were found, 30 s for an outage and 2 s for a topic that does not exist. */
+    int64_t absent_ms;
+    bool found;        /* the topic has been open */
     uint64_t since_ns; /* the time since which nothing has come; 0: something has come */
     unsigned long long logged_ns;
 };
 
-/* Returns whether to retry, after a pause that this call makes: brokers gave no answer or no usable
- * one, and the time is not over. The reason is logged. */
-bool fr_tool_passes(struct fr_tool_patience *patience, const char *command, enum fr_status status,
-                    const struct fr_err *err);
-/* Takes one step of a follower that opens its topic itself (`later`). FR_AGAIN: nothing has come
- * yet, or the topic will be opened again. FR_E_UNAVAILABLE: the time is over. The end of the topic
- * is not a reason to wait. */
+/* Takes one step of a follower. FR_AGAIN: nothing has come yet, or the topic will be opened again;
+ * this call has paused, and logged the reason of an outage. FR_E_UNAVAILABLE or FR_E_NOT_FOUND: the
+ * time is over. The end of the topic is not a reason to wait. */
 enum fr_status fr_tool_follow_step(struct fr_follower *follower, struct fr_tool_patience *patience, const char *command,
                                    struct fr_followed *out, struct fr_err *err) FR_MUST_CHECK;
 

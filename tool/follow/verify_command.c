@@ -36,7 +36,7 @@ struct closing {
     uint64_t timeline, epoch;
 };
 
-static bool take_field(struct fr_cursor *cursor, struct closing *out, unsigned *found)
+static bool read_field(struct fr_cursor *cursor, struct closing *out, unsigned *found)
 {
     struct fr_token name, value;
     if (fr_cursor_next(cursor, &name) != FR_OK || name.kind != FR_TOKEN_STRING)
@@ -74,7 +74,7 @@ static enum fr_status read_closing(FILE *file, const char *name, struct closing 
     unsigned found = 0;
     fr_cursor_init(&cursor, FR_FORMAT_JSON, text + begin, n - 1 - begin, &scratch);
     if (fr_cursor_next(&cursor, &token) == FR_OK && token.kind == FR_TOKEN_MAP)
-        while (found != 3 && take_field(&cursor, out, &found)) {
+        while (found != 3 && read_field(&cursor, out, &found)) {
         }
     fr_buffer_release(&scratch);
     if (found == 3)
@@ -150,7 +150,7 @@ static int compare(const struct fr_tool_state *state, FILE *replica, struct fr_e
     struct fr_tool_state_summary summary = {0};
     enum fr_status status = fr_tool_state_dump_public(state, compare_bytes, &comparison, &summary, err);
     if (status == FR_OK && getc(replica) != EOF) {
-        printf("the replica's dump goes on after line %" PRIu64 "\n", comparison.lines);
+        printf("the replica's dump continues after line %" PRIu64 "\n", comparison.lines);
         comparison.different = true;
     }
     int result = FR_TOOL_FAILED;
@@ -286,23 +286,17 @@ int fr_tool_verify(int argc, char **argv)
 {
     const char *dir = NULL, *replica = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
-    struct fr_follower_options from = {.topic.properties = properties, .later = true};
+    struct fr_follower_options from = {.topic.properties = properties};
     const struct fr_tool_option options[] = {
         {.name = "--state-dir", .value = &dir, .required = true},
-        {.name = "--brokers", .value = &from.topic.brokers},
-        {.name = "--topic", .value = &from.topic.topic},
+        FR_TOOL_TOPIC_OPTIONS(from.topic, properties, false),
         {.name = "--replica", .value = &replica},
         {.name = "--snapshot", .value = &from.snapshots},
         {.name = "--model", .value = &from.model},
-        {.name = "--kafka-file", .value = &from.topic.kafka_file},
-        {.name = "--kafka",
-         .many = properties,
-         .n_many = &from.topic.n_properties,
-         .many_max = FR_FOLLOW_PROPERTIES_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
-        return parsed < 0 ? FR_TOOL_OK : parsed;
+        return parsed;
     bool from_topic = from.topic.brokers && from.topic.topic;
     if ((replica != NULL) == from_topic ||
         (replica && (from.topic.brokers || from.topic.topic || from.snapshots || from.model))) {

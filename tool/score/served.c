@@ -27,7 +27,7 @@ static enum fr_status read_topic(struct fr_follower *follower, const char *comma
 enum fr_status fr_tool_served_topic(const struct fr_consume_options *topic, const char *command,
                                     struct fr_tool_served *out, struct fr_err *err)
 {
-    enum fr_status status = fr_follower_open(&(struct fr_follower_options){.topic = *topic, .later = true}, &out->follower, err);
+    enum fr_status status = fr_follower_open(&(struct fr_follower_options){.topic = *topic}, &out->follower, err);
     if (status == FR_OK)
         status = read_topic(out->follower, command, err);
     if (status == FR_OK)

@@ -58,7 +58,7 @@ static struct timespec after_ms(int ms)
 
 /* ---- the thread ---- */
 
-static void tell(struct freshet_follow *follow, const char *problem, bool ended)
+static void publish_state(struct freshet_follow *follow, const char *problem, bool ended)
 {
     struct freshet_replica_info info;
     freshet_replica_get_info(fr_follower_replica(follow->follower), &info);
@@ -77,7 +77,7 @@ static void tell(struct freshet_follow *follow, const char *problem, bool ended)
 }
 
 /* Pauses; false: a stop was requested. */
-static bool rest(struct freshet_follow *follow, int ms)
+static bool pause_thread(struct freshet_follow *follow, int ms)
 {
     struct timespec until = after_ms(ms);
     pthread_mutex_lock(&follow->mutex);
@@ -105,20 +105,20 @@ static bool step(struct freshet_follow *follow)
     switch (fr_follower_step(follow->follower, STEP_MS, &followed, &err)) {
     case FR_OK:
         if (followed.applied || followed.refused || followed.reloaded)
-            tell(follow, followed.refused ? followed.problem : NULL, false);
-        return !followed.starved || rest(follow, RETRY_MS);
+            publish_state(follow, followed.refused ? followed.problem : NULL, false);
+        return !followed.starved || pause_thread(follow, RETRY_MS);
     case FR_AGAIN:
-        tell(follow, fr_follower_waits(follow->follower, &err) ? err.text : NULL, false);
+        publish_state(follow, fr_follower_waits(follow->follower, &err) ? err.text : NULL, false);
         return true;
     case FR_E_UNAVAILABLE:
     case FR_E_NOT_FOUND:
     case FR_E_DENIED:
     case FR_E_LOST:
-        tell(follow, err.text, false);
+        publish_state(follow, err.text, false);
         fr_follower_reopen(follow->follower);
-        return rest(follow, RETRY_MS);
+        return pause_thread(follow, RETRY_MS);
     default:
-        tell(follow, err.text, true);
+        publish_state(follow, err.text, true);
         return false;
     }
 }
@@ -140,7 +140,7 @@ static void refresh(struct freshet_follow *follow)
     case FR_AGAIN: /* the topic is not open; the next step opens it */
         break;
     default:
-        tell(follow, err.text, false);
+        publish_state(follow, err.text, false);
         follow->refresh_ns = fr_mono_ns(fr_clock_system()) + REFRESH_RETRY_MS * UINT64_C(1000000);
     }
 }
@@ -149,7 +149,8 @@ static void answer_waiting(struct freshet_follow *follow)
 {
     if (follow->caught_up == follow->refreshed || !fr_follower_caught_up(follow->follower))
         return;
-    tell(follow, NULL, false); /* publish the lag first, so that a caller that returns sees it */
+    /* the lag comes first, so that a caller that returns sees it */
+    publish_state(follow, NULL, false);
     pthread_mutex_lock(&follow->mutex);
     follow->state.problem[0] = '\0'; /* nothing is missing */
     follow->caught_up = follow->refreshed;
@@ -160,7 +161,7 @@ static void answer_waiting(struct freshet_follow *follow)
 static void *run(void *self)
 {
     struct freshet_follow *follow = self;
-    tell(follow, NULL, false);
+    publish_state(follow, NULL, false);
     while (!is_stopping(follow)) {
         refresh(follow);
         if (!step(follow))
@@ -213,8 +214,7 @@ int freshet_follow_start(const struct freshet_follow_options *options, struct fr
                                            .model = options->model,
                                            .snapshots = options->snapshots,
                                            .memory_max = options->memory_max,
-                                           .patient = true,
-                                           .later = true};
+                                           .patient = true};
     bool made = fr_follower_open(&follower, &follow->follower, &err) == FR_OK &&
                 fr_thread_start(&follow->thread, "freshet-follow", run, follow);
     if (!made) {

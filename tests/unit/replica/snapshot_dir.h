@@ -14,6 +14,9 @@
 
 enum { FILES_MAX = 32 };
 
+/* The topic that history_snapshot names. */
+static const char *snapshot_topic = "ctr.delta";
+
 struct snapshot_writing {
     struct fr_buffer bytes[FILES_MAX];
     struct fr_manifest_file files[FILES_MAX];
@@ -129,8 +132,8 @@ static inline void history_snapshot(struct history *h, const char *folder, char 
                                    .epoch = h->epoch,
                                    .digest = h->digest,
                                    .np = PARTITIONS,
-                                   .topic = "ctr.delta",
                                    .delta_offsets = offsets};
+    strcpy(manifest.topic, snapshot_topic);
     strcpy(manifest.model, "ctr");
     assert_int_equal(fr_manifest_name(&manifest, name), FR_OK);
     join_path(dir, folder, name);

@@ -40,20 +40,19 @@ struct fr_follower_options {
     /* true: a gap, a rewind or refused memory is waited out, and the replica serves what it has
      * until it can continue. false: each of them is an error. */
     bool patient;
-    /* true: the first step opens the topic, and reports when it cannot; the properties are checked
-     * by fr_follower_open. */
-    bool later;
 };
 
-/* Partition 0 is added to the partitions asked for. Partitions beyond the number that the topic's
- * records carry (`np`) are ignored, because somebody added them to the topic. Errors:
- * FR_E_UNAVAILABLE or FR_E_NOT_FOUND when the brokers or the topic are not there yet. */
+/* Loads the newest snapshot and checks the properties; the first step opens the topic. Texts are
+ * borrowed during the call only. Partition 0 is added to the partitions asked for. Partitions
+ * beyond the number that the topic's records carry (`np`) are ignored, because somebody added them
+ * to the topic. Errors: FR_E_INVALID. */
 enum fr_status fr_follower_open(const struct fr_follower_options *options, struct fr_follower **out,
                                 struct fr_err *err) FR_MUST_CHECK;
 void fr_follower_close(struct fr_follower *follower);
-/* Feeds one record, or returns FR_AGAIN when none came within wait_ms. Any other status means that
- * the replica cannot continue: err contains the reason and the remedy. The replica still serves
- * what it has. */
+/* Opens the topic if it is not open, and returns FR_AGAIN; otherwise feeds one record, or returns
+ * FR_AGAIN when none came within wait_ms. FR_E_UNAVAILABLE or FR_E_NOT_FOUND while opening: the
+ * brokers or the topic are not there yet. Any other status means that the replica cannot continue:
+ * err contains the reason and the remedy. The replica still serves what it has. */
 enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struct fr_followed *out,
                                 struct fr_err *err) FR_MUST_CHECK;
 /* Requests that the next step opens the topic again. The replica drops the records that it has
