@@ -146,9 +146,9 @@ static void series_training(struct fr_registry *registry, const struct fr_servic
     const struct fr_trainer_history *history = &s->trainer.history;
     fr_series_set(registry, FR_SERIES_STEP_SECONDS_TOTAL, NULL, (double)s->trainer.run.step_ns / 1e9);
     fr_series_count(registry, FR_SERIES_WATERMARK_HELD_TOTAL, NULL, s->trainer.run.watermark_held);
-    fr_series_count(registry, FR_SERIES_DEVICE_PLANS_TOTAL, NULL, s->trainer.run.planned_beside);
-    fr_series_count(registry, FR_SERIES_DEVICE_PLANS_UNDONE_TOTAL, NULL, s->trainer.run.planned_in_vain);
-    fr_series_count(registry, FR_SERIES_DEVICE_SLICES_TOTAL, NULL, s->trainer.run.sliced_beside);
+    fr_series_count(registry, FR_SERIES_DEVICE_PLANS_TOTAL, NULL, s->trainer.run.planned_early);
+    fr_series_count(registry, FR_SERIES_DEVICE_PLANS_UNDONE_TOTAL, NULL, s->trainer.run.early_plans_undone);
+    fr_series_count(registry, FR_SERIES_DEVICE_SLICES_TOTAL, NULL, s->trainer.run.sliced_early);
     fr_series_count(registry, FR_SERIES_DEVICE_ROWS_BROUGHT_TOTAL, NULL, s->trainer.run.rows_brought);
     fr_series_set(registry, FR_SERIES_WATERMARK_TIMESTAMP_SECONDS, NULL,
                   history->watermark_ms != INT64_MIN ? (double)history->watermark_ms / 1e3 : (double)NAN);

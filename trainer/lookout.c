@@ -1,17 +1,12 @@
-/* Looking one batch ahead: while the network trains on a batch, a thread finds the keys of the next
+/* The lookout thread: while the network trains on a batch, the thread finds the keys of the next
  * one and reads those that are in the cold store only. What the thread reads becomes rows only in
- * that batch's own plan, so nothing has to be undone when the previous batch is refused.
+ * that batch's own plan, so nothing has to be undone when the previous batch is refused. While
+ * there is no batch to read for, the thread reads the cold rows that the next expiry slices will
+ * examine (store/scan.h).
  *
- * When there is no batch to look at it reads the cold part of the next slices (store/scan.h).
- *
- * During a device's step the owner thread itself looks, or plans (ahead.c).
- *
- * The next batch is taken from the ring early and kept until its turn. The thread starts when keys
- * are first in the cold store only; until then nothing is looked at early. All functions are the
- * owner thread's, except those of the lookout thread. */
+ * All functions are the owner thread's, except those of the lookout thread. */
 #include "trainer_private.h"
 
-#include "base/check.h"
 #include "base/thread.h"
 #include "base/trace.h"
 
@@ -25,9 +20,9 @@ static void *lookout_main(void *self)
             pthread_mutex_unlock(&lookout->lock);
             bool more = fr_store_scan_ahead(trainer->store);
             pthread_mutex_lock(&lookout->lock);
-            while (!more && !lookout->batch && !lookout->stop && !lookout->sliced)
+            while (!more && !lookout->batch && !lookout->stop && !lookout->scan)
                 pthread_cond_wait(&lookout->changed, &lookout->lock);
-            lookout->sliced = false;
+            lookout->scan = false;
             continue;
         }
         const struct fr_batch *batch = lookout->batch;
@@ -49,72 +44,50 @@ void fr_trainer_lookout_init(struct fr_trainer *trainer)
     pthread_cond_init(&trainer->lookout.changed, NULL);
 }
 
-void fr_trainer_lookout_release(struct fr_trainer *trainer)
-{
-    struct fr_lookout *lookout = &trainer->lookout;
-    if (lookout->started) {
-        pthread_mutex_lock(&lookout->lock);
-        lookout->stop = true;
-        pthread_cond_broadcast(&lookout->changed);
-        pthread_mutex_unlock(&lookout->lock);
-        pthread_join(lookout->thread, NULL);
-    }
-    pthread_mutex_destroy(&lookout->lock);
-    pthread_cond_destroy(&lookout->changed);
-    fr_batch_free(lookout->next);
-}
-
-const struct fr_batch *fr_trainer_next_batch(struct fr_trainer *trainer)
-{
-    struct fr_lookout *lookout = &trainer->lookout;
-    void *item = NULL;
-    if (!lookout->next && fr_ring_pop(trainer->options.full, &item, 0) == FR_OK)
-        lookout->next = item;
-    return lookout->next;
-}
-
-void fr_trainer_lookout_start(struct fr_trainer *trainer)
+bool fr_trainer_lookout_start(struct fr_trainer *trainer)
 {
     struct fr_lookout *lookout = &trainer->lookout;
     if (!lookout->started)
         lookout->started = fr_thread_start(&lookout->thread, "lookout", lookout_main, trainer);
+    return lookout->started;
 }
 
-void fr_trainer_look_begin(struct fr_trainer *trainer)
+static void request(struct fr_lookout *lookout, const struct fr_batch *batch, bool scan, bool stop)
 {
-    struct fr_lookout *lookout = &trainer->lookout;
-    if (!fr_store_tiered(trainer->store))
-        return;
-    const struct fr_batch *next = fr_trainer_next_batch(trainer);
-    if (!next || next->n_samples == 0)
-        return;
-    fr_trainer_lookout_start(trainer);
-    if (!lookout->started)
-        return; /* the plan reads what is missing itself */
     pthread_mutex_lock(&lookout->lock);
-    lookout->batch = lookout->next;
+    lookout->batch = batch;
+    lookout->scan = scan;
+    lookout->stop = stop;
     pthread_cond_broadcast(&lookout->changed);
     pthread_mutex_unlock(&lookout->lock);
 }
 
-void fr_trainer_look_at_slices(struct fr_trainer *trainer)
+void fr_trainer_lookout_read(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
-    struct fr_lookout *lookout = &trainer->lookout;
-    if (!lookout->started)
-        return;
-    pthread_mutex_lock(&lookout->lock);
-    lookout->sliced = true;
-    pthread_cond_broadcast(&lookout->changed);
-    pthread_mutex_unlock(&lookout->lock);
+    request(&trainer->lookout, batch, false, false);
 }
 
-void fr_trainer_look_end(struct fr_trainer *trainer)
+void fr_trainer_lookout_scan(struct fr_trainer *trainer)
+{
+    request(&trainer->lookout, NULL, true, false);
+}
+
+void fr_trainer_lookout_wait(struct fr_trainer *trainer)
 {
     struct fr_lookout *lookout = &trainer->lookout;
-    if (!lookout->started)
-        return;
     pthread_mutex_lock(&lookout->lock);
     while (lookout->batch)
         pthread_cond_wait(&lookout->changed, &lookout->lock);
     pthread_mutex_unlock(&lookout->lock);
+}
+
+void fr_trainer_lookout_release(struct fr_trainer *trainer)
+{
+    struct fr_lookout *lookout = &trainer->lookout;
+    if (lookout->started) {
+        request(lookout, NULL, false, true);
+        pthread_join(lookout->thread, NULL);
+    }
+    pthread_mutex_destroy(&lookout->lock);
+    pthread_cond_destroy(&lookout->changed);
 }

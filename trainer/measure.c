@@ -1,10 +1,10 @@
 /* What the trainer measures: every task's predictions, made before the batch's own update, and how
  * fresh the batch is (docs/metrics.md).
  *
- * Sections "metrics" and "metrics/<task>": metrics/task.h; a task's image only when it changed.
- * Another version is FR_E_MISMATCH, anything else that does not parse FR_E_CORRUPT. Freshness is of
- * this run only and never part of a state. A quarantined batch never comes here. Owner thread only;
- * status leaves as a copy. */
+ * metrics/task.h has the format of the sections "metrics" and "metrics/<task>"; a task's section is
+ * staged only when it changed. A section of another version is FR_E_MISMATCH, one that does not
+ * parse FR_E_CORRUPT. Freshness is measured for this run only and is never part of a state. A
+ * refused batch is not measured. Owner thread only; the status gets a copy. */
 #include "trainer_private.h"
 
 #include <stdio.h>
@@ -28,17 +28,18 @@ void fr_trainer_measure_init(struct fr_trainer *trainer)
     }
     for (uint32_t i = 0; i < conf->n_tasks; i++) {
         options.regression = fr_loss_prediction(conf->tasks[i].loss) == FR_PREDICTS_VALUE;
-        trainer->metrics[i] = fr_task_metrics_new(&options);
+        trainer->measuring.tasks[i] = fr_task_metrics_new(&options);
+        trainer->measuring.journaled[i] = FR_NEVER;
     }
 }
 
 void fr_trainer_measure_release(struct fr_trainer *trainer)
 {
-    for (size_t i = 0; i < FR_ARRAY_LEN(trainer->metrics); i++)
-        fr_task_metrics_free(trainer->metrics[i]);
+    for (size_t i = 0; i < FR_ARRAY_LEN(trainer->measuring.tasks); i++)
+        fr_task_metrics_free(trainer->measuring.tasks[i]);
 }
 
-/* Of a batch from which samples were left out the records stay behind: it is not observed. */
+/* A part of a batch has no records (fr_batch_select), so nothing is observed for it. */
 static void measure_arrivals(struct fr_freshness *freshness, const struct fr_batch *batch, int64_t wall_ms)
 {
     for (uint32_t r = 0; r < batch->n_records; r++) {
@@ -52,7 +53,7 @@ static void measure_arrivals(struct fr_freshness *freshness, const struct fr_bat
 
 static void measure_freshness(struct fr_freshness *freshness, const struct fr_batch *batch, int64_t wall_ms)
 {
-    _Static_assert(FR_ROLE_TRAIN == 0, "the role of a sample says whether it is passed over");
+    _Static_assert(FR_ROLE_TRAIN == 0, "fr_freshness_trained skips a sample whose role is not 0");
     measure_arrivals(freshness, batch, wall_ms);
     fr_freshness_trained(freshness, batch->t_ms, batch->role, batch->n_samples, wall_ms);
     if (batch->kafka_t_max_ms > 0)
@@ -80,7 +81,7 @@ void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch
             .group_begin = group ? group->begin : NULL,
             .group_keys = group ? group->keys : NULL,
         };
-        fr_task_metrics_add(trainer->metrics[task], &samples);
+        fr_task_metrics_add(trainer->measuring.tasks[task], &samples);
     }
     if (trainer->options.freshness)
         measure_freshness(trainer->options.freshness, batch, fr_wall_ms(trainer->options.clock));
@@ -89,25 +90,25 @@ void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch
 void fr_trainer_measure_status(const struct fr_trainer *trainer, struct fr_trainer_status *status)
 {
     for (uint32_t i = 0; i < trainer->conf->n_tasks; i++)
-        fr_task_metrics_result(trainer->metrics[i], &status->tasks[i].result);
+        fr_task_metrics_result(trainer->measuring.tasks[i], &status->tasks[i].result);
 }
 
-/* At a cut: also the end of the epoch for freshness. */
+/* Called at a cut; also ends the epoch of freshness. */
 void fr_trainer_stage_metrics(struct fr_trainer *trainer, struct fr_stage *stage)
 {
     const struct fr_conf *conf = trainer->conf;
     struct fr_metrics_section section = {0};
     for (uint32_t i = 0; i < conf->n_tasks; i++)
-        fr_metrics_section_add(&section, conf->tasks[i].name, trainer->metrics[i]);
+        fr_metrics_section_add(&section, conf->tasks[i].name, trainer->measuring.tasks[i]);
     fr_metrics_section_encode(&section, fr_stage_section(stage, FR_SECTION_METRICS));
     for (uint32_t i = 0; i < conf->n_tasks; i++) {
-        uint64_t changes = fr_task_metrics_changes(trainer->metrics[i]);
-        if (changes == trainer->journaled_metrics[i])
+        uint64_t changes = fr_task_metrics_changes(trainer->measuring.tasks[i]);
+        if (changes == trainer->measuring.journaled[i])
             continue;
         char name[FR_SECTION_NAME_MAX];
         snprintf(name, sizeof(name), FR_SECTION_METRICS_TASK "%s", conf->tasks[i].name);
-        fr_task_metrics_encode(trainer->metrics[i], fr_stage_section(stage, name));
-        trainer->journaled_metrics[i] = changes;
+        fr_task_metrics_encode(trainer->measuring.tasks[i], fr_stage_section(stage, name));
+        trainer->measuring.journaled[i] = changes;
     }
     if (trainer->options.freshness)
         fr_freshness_cut(trainer->options.freshness, trainer->epoch);
@@ -123,16 +124,17 @@ enum fr_status fr_trainer_restore_metrics(struct fr_trainer *trainer, struct fr_
     uint32_t i = 0;
     while (i < trainer->conf->n_tasks && strcmp(trainer->conf->tasks[i].name, task) != 0)
         i++;
-    if (!listed || i == trainer->conf->n_tasks) /* of an earlier configuration */
+    if (!listed || i == trainer->conf->n_tasks) /* a task of an earlier configuration */
         return FR_OK;
-    enum fr_status status = fr_task_metrics_parse(trainer->metrics[i], bytes, size, listed->as_of_ms);
+    enum fr_status status = fr_task_metrics_parse(trainer->measuring.tasks[i], bytes, size, listed->as_of_ms);
     if (status == FR_OK)
-        trainer->journaled_metrics[i] = fr_task_metrics_changes(trainer->metrics[i]);
+        trainer->measuring.journaled[i] = fr_task_metrics_changes(trainer->measuring.tasks[i]);
     else if (status != FR_E_MISMATCH)
         return FR_E_CORRUPT;
     else
         fr_log(FR_LOG_WARN, "trainer", "metrics_changed",
-               "task=%s note=\"half-lives or gauc_by differ from the state's: what is new starts empty\"", task);
+               "task=%s note=\"half-lives or gauc_by differ from those of the state: the changed metrics start empty\"",
+               task);
     restore->restored[i] = true;
     return FR_OK;
 }

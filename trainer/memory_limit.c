@@ -22,14 +22,17 @@
 
 enum {
     MEASURE_EVERY_NS = 100000000,
-    FALL_SHARE = 256,    /* of a fall, by which what others take follows it at a measurement */
-    MARGIN_SHARE = 32,   /* of the limit that stays free: what is taken between measurements */
-    STORE_SHARE_MIN = 8, /* of the limit that the store gets, whatever others take */
+    /* a measurement follows a fall of the memory outside the store by 1/FALL_SHARE of the fall */
+    FALL_SHARE = 256,
+    /* 1/MARGIN_SHARE of the limit stays free for what is taken between two measurements */
+    MARGIN_SHARE = 32,
+    /* the store gets at least 1/STORE_SHARE_MIN of the limit */
+    STORE_SHARE_MIN = 8,
     STORE_BYTES_MIN = 64 << 10,
 };
 
-/* What is not there yet when training begins, and comes at once: a fold's windows and sorted files,
- * two stages, and the newest epochs, which are kept. */
+/* Returns the memory that is not yet taken when training begins and soon will be: a fold's windows
+ * and sorted files, two stages, and the newest epochs, which stay in memory. */
 static uint64_t expected(const struct fr_conf *conf)
 {
     uint64_t windows = conf->unfolded_max < FR_FOLD_WINDOWS ? conf->unfolded_max : FR_FOLD_WINDOWS;
@@ -61,8 +64,8 @@ void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns)
     fr_store_limit(trainer->store, memory->share);
 }
 
-/* Everything is folded and nothing is dirty, and still it is too much: indexes and what must be
- * remembered of dead keys. The limit is not reachable, and says so. */
+/* Everything is folded and nothing is dirty, but indexes and dead entries still exceed the limit.
+ * The limit cannot be reached, so the store gets what it needs, with a warning. */
 static void raise_floor(struct fr_trainer *trainer, uint64_t over)
 {
     struct fr_memory *memory = &trainer->memory;
@@ -77,7 +80,7 @@ static void raise_floor(struct fr_trainer *trainer, uint64_t over)
 bool fr_trainer_waits_for_memory(struct fr_trainer *trainer, char *text, size_t size)
 {
     fr_trainer_measure_memory(trainer, fr_mono_ns(trainer->options.clock));
-    /* Asked before: a fold that ends meanwhile has not helped yet. */
+    /* Read before the relief, which a fold that ends meanwhile has not helped yet. */
     uint64_t folded = fr_store_folded(trainer->store);
     uint64_t over = fr_store_relieve(trainer->store);
     trainer->memory.cut_wanted = false;

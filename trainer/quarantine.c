@@ -1,14 +1,16 @@
-/* Handling of a batch that fr_graph_train refuses: its samples are examined one by one, unfit
- * samples are left out, and the rest is trained as if the unfit samples had never been in the batch
- * (promise P2: they count as quarantined).
+/* Handling of a batch that was refused because numbers were not finite: its samples are examined
+ * one by one, unfit samples are left out, and the rest is trained as if the unfit samples had never
+ * been in the batch (promise P2: they count as quarantined). This file also decides whether
+ * publishing is held.
  *
- * The graph points at suspects; without them the batch is planned and tried again, as a batch of
- * its own (fr_batch_select), at most FR_SIFT_LOOKS_MAX times: each look may uncover what the one
- * before hid (a logit, then a gradient, then a sum). Where nothing points at a sample, what is left
- * goes in halves, each a step of its own, down to single samples, at most FR_SIFT_TRIALS_MAX steps;
- * what is not tried by then is left out. So a refused batch costs at most FR_SIFT_LOOKS_MAX +
- * FR_SIFT_TRIALS_MAX batches of its size, most often one more. All of it is a function of state and
- * batch: lockstep runs and restarts agree. Owner thread only. */
+ * The graph points at suspects. The batch without the suspects is planned and tried again, as a
+ * batch of its own (fr_batch_select), at most FR_SIFT_EXAMINATIONS_MAX times, because each
+ * examination may reveal what the one before hid (a logit, then a gradient, then a sum). If nothing
+ * points at a sample, halves of the rest are tried, each as a step of its own, down to single
+ * samples, in at most FR_SIFT_TRIALS_MAX steps; what is not tried by then is left out. A refused
+ * batch therefore costs at most FR_SIFT_EXAMINATIONS_MAX + FR_SIFT_TRIALS_MAX steps of its size,
+ * most often one. Everything is a function of state and batch, so lockstep runs and restarts agree.
+ * Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -37,7 +39,6 @@ void fr_trainer_sift_release(struct fr_trainer *trainer)
     fr_batch_free(sift->rest);
     free(sift->left_out);
     free(sift->mask);
-    free(sift->origin);
     free(sift->found);
     free(sift->findings);
     *sift = (struct fr_sift){0};
@@ -53,7 +54,6 @@ static void reserve(struct fr_trainer *trainer, uint32_t n)
     sift->capacity = n;
     sift->left_out = fr_realloc(sift->left_out, n, sizeof(*sift->left_out));
     sift->mask = fr_realloc(sift->mask, n, sizeof(*sift->mask));
-    sift->origin = fr_realloc(sift->origin, n, sizeof(*sift->origin));
     sift->found = fr_realloc(sift->found, n, sizeof(*sift->found));
     sift->findings = fr_realloc(sift->findings, n, sizeof(*sift->findings));
 }
@@ -69,14 +69,10 @@ static uint32_t remaining(const struct fr_sift *sift, struct range range)
 static enum fr_status attempt(struct fr_trainer *trainer, const struct fr_batch *batch, struct range range)
 {
     struct fr_sift *sift = &trainer->sift;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < batch->n_samples; i++) {
-        sift->mask[i] = sift->left_out[i] || i < range.begin || i >= range.end;
-        if (!sift->mask[i])
-            sift->origin[n++] = i;
-    }
-    if (n == 0)
+    if (remaining(sift, range) == 0)
         return FR_OK;
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        sift->mask[i] = sift->left_out[i] || i < range.begin || i >= range.end;
     fr_batch_select(batch, sift->mask, sift->rest);
     return fr_trainer_attempt(trainer, sift->rest);
 }
@@ -87,38 +83,35 @@ static void leave_out(struct fr_sift *sift, uint32_t sample, struct fr_suspect f
     sift->findings[sample] = finding;
 }
 
-/* Each half that is accepted has taken effect when it returns. */
+/* The batch as a whole was refused, so halves of it are tried. Each half that is accepted has taken
+ * effect. */
 static enum fr_status train_in_halves(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     struct fr_sift *sift = &trainer->sift;
     struct range stack[RANGES_MAX] = {{0, batch->n_samples}};
     uint32_t depth = 1;
-    bool refused = true; /* the whole was */
+    bool tried = true; /* only the first range, the whole batch, was tried before */
     while (depth > 0) {
         struct range range = stack[--depth];
         uint32_t n = remaining(sift, range);
         if (n == 0)
             continue;
-        bool tries = !refused && sift->trials < FR_SIFT_TRIALS_MAX;
-        enum fr_status status = FR_E_NONFINITE;
-        if (tries) {
-            sift->trials++;
-            status = attempt(trainer, batch, range);
-        }
-        if (status != FR_E_NONFINITE) {
-            if (status != FR_OK)
+        if (!tried && sift->batch.trials < FR_SIFT_TRIALS_MAX) {
+            sift->batch.trials++;
+            enum fr_status status = attempt(trainer, batch, range);
+            if (status == FR_OK)
+                continue;
+            if (status != FR_E_NONFINITE)
                 return status;
-            continue;
+            fr_pipeline_move(trainer, FR_MOVE_UNDO);
         }
-        if (tries)
-            fr_trainer_take_back(trainer);
-        if (n == 1 || sift->trials == FR_SIFT_TRIALS_MAX) {
+        if (n == 1 || sift->batch.trials == FR_SIFT_TRIALS_MAX) {
             for (uint32_t i = range.begin; i < range.end; i++)
                 if (!sift->left_out[i])
                     leave_out(sift, i, (struct fr_suspect){FR_SUSPECT_NONE, 0});
             continue;
         }
-        refused = false;
+        tried = false;
         uint32_t middle = range.begin + (range.end - range.begin) / 2;
         FR_CHECK(depth + 2 <= RANGES_MAX);
         stack[depth++] = (struct range){middle, range.end};
@@ -127,19 +120,21 @@ static enum fr_status train_in_halves(struct fr_trainer *trainer, const struct f
     return FR_OK;
 }
 
-/* The batch as it was tried first has just been refused; its plan stands. */
+/* The whole batch was just refused, and its plan stands. */
 static enum fr_status train_fit_samples(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     struct fr_sift *sift = &trainer->sift;
     const struct fr_batch *tried = batch;
-    for (uint32_t looks = 0;; looks++) {
-        uint32_t n = looks < sift->looks_max ? fr_graph_suspects(trainer->graph, tried, trainer->rows, sift->found) : 0;
-        fr_trainer_take_back(trainer);
+    for (uint32_t examinations = 0;; examinations++) {
+        uint32_t n = examinations < FR_SIFT_EXAMINATIONS_MAX
+                         ? fr_graph_suspects(trainer->graph, tried, trainer->pipeline.plan.rows, sift->found)
+                         : 0;
+        fr_pipeline_move(trainer, FR_MOVE_UNDO);
         if (n == 0)
             return train_in_halves(trainer, batch);
-        for (uint32_t i = 0; i < tried->n_samples; i++)
-            if (sift->found[i].why != FR_SUSPECT_NONE)
-                leave_out(sift, sift->origin[i], sift->found[i]);
+        for (uint32_t i = 0, at = 0; i < batch->n_samples; i++)
+            if (!sift->mask[i] && sift->found[at++].why != FR_SUSPECT_NONE)
+                leave_out(sift, i, sift->found[at - 1]);
         tried = sift->rest;
         enum fr_status status = attempt(trainer, batch, (struct range){0, batch->n_samples});
         if (status != FR_E_NONFINITE)
@@ -152,27 +147,27 @@ enum fr_status fr_trainer_sift(struct fr_trainer *trainer, struct fr_batch *batc
     struct fr_sift *sift = &trainer->sift;
     reserve(trainer, batch->n_samples);
     memset(sift->left_out, 0, batch->n_samples);
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        sift->origin[i] = i;
+    memset(sift->mask, 0, batch->n_samples);
     enum fr_status status = train_fit_samples(trainer, batch);
     if (status != FR_OK)
         return status;
+    fr_pipeline_move(trainer, FR_MOVE_LEAVE_REST_OUT);
     for (uint32_t i = 0; i < batch->n_samples; i++) {
         if (!sift->left_out[i])
             continue;
-        sift->n_left_out++;
-        sift->trains |= batch->role[i] == FR_ROLE_TRAIN;
+        sift->batch.n_left_out++;
+        sift->batch.trains |= batch->role[i] == FR_ROLE_TRAIN;
         fr_batch_quarantine(batch, i);
     }
-    sift->whole = true;
+    sift->batch.whole = true;
     for (uint32_t i = 0; i < batch->n_samples; i++)
-        sift->whole &= batch->role[i] != FR_ROLE_TRAIN && batch->role[i] != FR_ROLE_METRICS_ONLY;
+        sift->batch.whole &= batch->role[i] != FR_ROLE_TRAIN && batch->role[i] != FR_ROLE_METRICS_ONLY;
     return FR_OK;
 }
 
 /* ---- letters ---- */
 
-static void reason_of(const struct fr_trainer *trainer, const struct fr_batch *batch, uint32_t sample, char *text)
+static void write_reason(const struct fr_trainer *trainer, const struct fr_batch *batch, uint32_t sample, char *text)
 {
     const struct fr_batch_record *record = fr_batch_record_of(batch, sample);
     char why[REASON_MAX / 2];
@@ -186,25 +181,25 @@ static void reason_of(const struct fr_trainer *trainer, const struct fr_batch *b
         snprintf(text + size, REASON_MAX - (size_t)size, "; and %" PRIu32 " more samples of it", more);
 }
 
-/* A model that refuses everything says nothing about records: while publishing is held for that,
- * they stay out of the dead letters. */
+/* While publishing is held, the model is suspect. A batch of which nothing is left then sends no
+ * letters, because its records may be sound. */
 static bool sends_letters(const struct fr_trainer *trainer)
 {
-    return trainer->options.stream.dead_letter && !(trainer->sift.whole && trainer->history.held);
+    return trainer->options.stream.dead_letter && !(trainer->sift.batch.whole && trainer->history.held);
 }
 
 enum fr_status fr_trainer_send_letters(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
-    struct fr_sift *sift = &trainer->sift;
+    struct fr_sift_batch *sift = &trainer->sift.batch;
     char reason[REASON_MAX];
     if (sift->n_left_out == 0 || !sends_letters(trainer))
         return FR_OK;
     for (; sift->letter_at < batch->n_samples; sift->letter_at++) {
         const struct fr_batch_record *record = fr_batch_record_of(batch, sift->letter_at);
-        if (!sift->left_out[sift->letter_at] || !record || record == sift->letter_last)
+        if (!trainer->sift.left_out[sift->letter_at] || !record || record == sift->letter_last)
             continue;
         uint64_t number = 0;
-        reason_of(trainer, batch, sift->letter_at, reason);
+        write_reason(trainer, batch, sift->letter_at, reason);
         enum fr_status status =
             trainer->options.stream.dead_letter(trainer->options.stream.self, batch, record, reason, &number);
         if (status != FR_OK)
@@ -217,18 +212,71 @@ enum fr_status fr_trainer_send_letters(struct fr_trainer *trainer, const struct 
     return FR_OK;
 }
 
-void fr_trainer_tell_left_out(struct fr_trainer *trainer, const struct fr_batch *batch)
+void fr_trainer_log_left_out(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     struct fr_sift *sift = &trainer->sift;
     char reason[REASON_MAX], quoted[REASON_MAX + 16];
     uint32_t first = 0;
-    if (sift->n_left_out == 0 || !fr_log_due(&sift->told_ns, fr_mono_ns(trainer->options.clock), LOG_EVERY_NS))
+    if (sift->batch.n_left_out == 0 || !fr_log_due(&sift->logged_ns, fr_mono_ns(trainer->options.clock), LOG_EVERY_NS))
         return;
     while (!sift->left_out[first])
         first++;
-    reason_of(trainer, batch, first, reason);
+    write_reason(trainer, batch, first, reason);
     fr_log(FR_LOG_WARN, "trainer", "samples_quarantined",
            "batch=%" PRIu64 " samples=%" PRIu32 " of=%" PRIu32 " total=%" PRIu64 " first=%s", trainer->history.batches,
-           sift->n_left_out, batch->n_samples, trainer->history.quarantined_samples,
+           sift->batch.n_left_out, batch->n_samples, trainer->history.quarantined_samples,
            fr_log_quote(quoted, sizeof(quoted), reason));
+}
+
+/* ---- hold ---- */
+
+static bool hold_is_due(const struct fr_trainer_history *history)
+{
+    return history->bad_streak >= FR_QUARANTINE_STREAK_MAX && history->bad_streak_samples >= FR_QUARANTINE_SAMPLES_MIN;
+}
+
+/* Counts one more batch of which nothing trained although something should have (bad), or of which
+ * something trained. */
+static void lengthen_streak(struct fr_trainer_history *history, bool bad, uint32_t n_left_out)
+{
+    uint32_t *streak = bad ? &history->bad_streak : &history->good_streak;
+    if (*streak < FR_QUARANTINE_STREAK_MAX)
+        (*streak)++;
+    if (!bad) {
+        history->bad_streak = history->bad_streak_samples = 0;
+        return;
+    }
+    history->good_streak = 0;
+    uint64_t samples = (uint64_t)history->bad_streak_samples + n_left_out;
+    history->bad_streak_samples = samples < FR_QUARANTINE_SAMPLES_MIN ? (uint32_t)samples : FR_QUARANTINE_SAMPLES_MIN;
+}
+
+/* Consecutive batches of which nothing could train begin the hold, and batches of which something
+ * trained end it: if the other samples of a batch train, a sample left out is at fault itself, not
+ * the model. A batch without samples to train changes nothing. */
+void fr_trainer_update_hold(struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    struct fr_trainer_history *history = &trainer->history;
+    const struct fr_sift_batch *sift = &trainer->sift.batch;
+    bool trains = history->samples > trainer->pipeline.begin.samples; /* the batch is counted */
+    bool bad = !trains && (sift->trains || sift->whole);
+    if (!bad && !trains)
+        return;
+    lengthen_streak(history, bad, sift->n_left_out);
+    if (bad)
+        fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u",
+               history->batches, batch->n_samples, history->bad_streak);
+    bool due = bad ? hold_is_due(history) : history->good_streak == FR_QUARANTINE_STREAK_MAX;
+    if (!due || history->held == bad)
+        return;
+    history->held = bad;
+    if (bad)
+        fr_log(FR_LOG_ERROR, "trainer", "publishing_held",
+               "batch=%" PRIu64 " publishable=%" PRIu64
+               " reason=\"%d batches in a row gave non-finite numbers and nothing of them could train\"",
+               history->batches, history->publishable, FR_QUARANTINE_STREAK_MAX);
+    else
+        fr_log(FR_LOG_INFO, "trainer", "publishing_resumed", "batch=%" PRIu64 " after_good_batches=%d",
+               history->batches, FR_QUARANTINE_STREAK_MAX);
+    fr_trainer_publish_status(trainer);
 }

@@ -1,7 +1,9 @@
-/* Recovery from a durable state: sections, then images, by shards on as many threads as the pool
- * has. Anything that does not parse is FR_E_CORRUPT: a state is restored whole or not at all. Rows
- * that do not fit memory stay in the cold store. The thread that opens the state, before the
- * owner's loop begins; images by the restore's own. */
+/* Recovery from a durable state: first the sections, then the images, by shards on as many threads
+ * as the pool has. Bytes that do not parse are FR_E_CORRUPT: a state is restored completely or not
+ * at all. Rows that do not fit into memory stay in the cold store.
+ *
+ * Thread: the one that opens the state, before the owner's loop begins; restore_image runs on the
+ * restore's own threads. */
 #include "trainer_private.h"
 
 #include <stdlib.h>
@@ -16,7 +18,7 @@ static enum fr_status restore_history(struct fr_trainer *trainer, const uint8_t 
     enum fr_status status = fr_trainer_section_parse(bytes, size, &read);
     if (status != FR_OK)
         return status;
-    /* as metrics: a task that is new counts from 0 */
+    /* like metrics, the counts of a task that the state does not have begin at 0 */
     for (uint32_t t = 0; t < own->n_tasks; t++)
         for (uint32_t i = 0; i < read.n_tasks; i++)
             if (strcmp(read.tasks[i].name, own->tasks[t].name) == 0)
@@ -34,8 +36,8 @@ struct restoring {
     fr_section_restore *other;
     void *other_self;
     void (*progress)(void *self, uint64_t done, uint64_t total);
-    uint8_t *dense; /* [parameters] what came: DENSE_* */
-    bool store, own, shared, metrics;
+    uint8_t *dense;                   /* [parameters] which of its sections were read: DENSE_* */
+    bool store, own, shared, metrics; /* which of the other sections were read */
     struct fr_buffer store_section;
     enum fr_status begun; /* of fr_store_restore_begin */
     struct fr_err err;
@@ -104,7 +106,7 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
         return fr_store_restore_expiry(trainer->store, bytes, size);
     if (strcmp(name, FR_SECTION_STORE) == 0) {
         restoring->store = true;
-        fr_buffer_append(&restoring->store_section, bytes, size); /* of use after the images */
+        fr_buffer_append(&restoring->store_section, bytes, size); /* used after the images */
         return FR_OK;
     }
     if (strcmp(name, FR_SECTION_TRAINER) == 0) {
@@ -128,7 +130,8 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
     return FR_OK;
 }
 
-/* Everything came, from whichever epoch; what came needs not be carried again. */
+/* Checks that every section was read, from whichever epoch. The next epochs need not contain what
+ * was read until it changes. */
 static enum fr_status check_whole(const struct restoring *restoring, struct fr_err *err)
 {
     struct fr_trainer *trainer = restoring->trainer;
@@ -146,17 +149,17 @@ static enum fr_status check_whole(const struct restoring *restoring, struct fr_e
     for (size_t i = 0; i < count && !missing; i++) {
         if (restoring->dense[i] != (DENSE_VALUES | DENSE_STATE))
             missing = parameters[i].name;
-        trainer->journaled[i] = parameters[i].changes;
+        trainer->cuts.journaled[i] = parameters[i].changes;
         if (trainer->history.dense_published)
-            trainer->published[i] = parameters[i].changes;
+            trainer->cuts.published[i] = parameters[i].changes;
     }
-    trainer->journaled_shared = fr_graph_shared_changes(trainer->graph);
+    trainer->cuts.journaled_shared = fr_graph_shared_changes(trainer->graph);
     if (missing)
         return fr_err_set(err, FR_E_CORRUPT, "no epoch holds the section of \"%s\"", missing);
     return FR_OK;
 }
 
-/* The sections are there, the images come. */
+/* Called after the sections and before the images. */
 static bool wants_cold(void *self)
 {
     struct restoring *restoring = self;
@@ -212,7 +215,7 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
     if (status != FR_OK)
         return fr_err_wrap(err, "restoring the state of epoch %llu", (unsigned long long)durable_status.epoch);
     trainer->epoch = durable_status.epoch;
-    fr_trainer_note_dense(trainer);
+    fr_trainer_update_dense_since(trainer);
     fr_trainer_publish_status(trainer);
     return FR_OK;
 }

@@ -1,20 +1,17 @@
-/* The owner loop (docs/architecture.md, "One sample's life"). One batch at a time: plan (keys),
- * forward, backward and update, metrics of the forward pass, dead letters of samples left out
- * (quarantine.c), positions, slice.
+/* The owner loop (docs/architecture.md, "One sample's life"): one step makes a due cut, or trains
+ * the next batch, or waits. A trained batch is concluded once its dead letters are sent: counters,
+ * positions, slices, hold.
  *
  * Invariant: positions, gate counts and values of a batch change between the same two cuts. Owner
  * thread only.
  *
- * Not here: one attempt at a batch (attempt.c), staging (cut_epoch.c), recovery (restore_state.c),
- * the status for other threads (trainer_status.c).
- *
- * During step(k) the next batch is looked at if rows are in the cold store only (lookout.c); during
- * a device's step it is planned (ahead.c, docs/architecture.md, "Planning beside a device"). */
+ * Not here: what the states of the two batches are (pipeline.c), one attempt at a batch and
+ * preparing the next one (attempt.c), refused batches (quarantine.c), cuts (cut_epoch.c), recovery
+ * (restore_state.c), what crosses threads (trainer_status.c). */
 #include "trainer_private.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +19,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 
-enum { IDLE_SLICE_NS = 250000000 };
+enum { STATUS_EVERY_NS = 1000000000, WAIT_NS = FR_TRAINER_WAIT_MS * 1000000 };
 
 static void store_tables(const struct fr_trainer_options *options, struct fr_store_table *tables)
 {
@@ -64,10 +61,9 @@ static void open_store(struct fr_trainer *trainer)
     if (reserve > 0)
         fr_log(FR_LOG_INFO, "trainer", "reserved", "bytes=%" PRIu64, reserve);
     free(tables);
-    trainer->rows = fr_store_rows_new(trainer->store);
 }
 
-/* After the store, whose rows a device finds and begins. */
+/* The store must be open, because a device finds rows and their first values by it. */
 static void open_graph(struct fr_trainer *trainer)
 {
     const struct fr_trainer_options *options = &trainer->options;
@@ -91,23 +87,13 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     trainer->conf = options->conf;
     trainer->history.watermark_ms = INT64_MIN;
     trainer->history.n_tasks = options->conf->n_tasks;
-    trainer->last_cut_ns = fr_mono_ns(options->clock);
     trainer->run.last_loss = NAN;
-    trainer->allowed.bytes = UINT64_MAX;
-    trainer->sift.looks_max = FR_SIFT_LOOKS_MAX;
-    pthread_mutex_init(&trainer->lock, NULL);
-
+    trainer->board.allowed.bytes = UINT64_MAX;
+    pthread_mutex_init(&trainer->board.lock, NULL);
     open_store(trainer);
     open_graph(trainer);
-    size_t n_parameters = fr_graph_parameter_count(trainer->graph);
-    trainer->journaled = fr_alloc(n_parameters + 1, sizeof(*trainer->journaled));
-    trainer->published = fr_alloc(n_parameters + 1, sizeof(*trainer->published));
-    for (size_t i = 0; i < n_parameters; i++)
-        trainer->journaled[i] = trainer->published[i] = FR_NEVER;
-    trainer->journaled_shared = FR_NEVER;
-    for (size_t i = 0; i < FR_TASKS_MAX; i++)
-        trainer->journaled_metrics[i] = FR_NEVER;
     fr_trainer_lookout_init(trainer);
+    fr_trainer_cuts_init(trainer);
     fr_trainer_measure_init(trainer);
     fr_trainer_tasks_init(trainer);
     fr_trainer_publish_status(trainer);
@@ -121,15 +107,11 @@ void fr_trainer_free(struct fr_trainer *trainer)
     fr_trainer_lookout_release(trainer);
     fr_trainer_measure_release(trainer);
     fr_trainer_sift_release(trainer);
-    fr_batch_free(trainer->open);
-    fr_store_rows_free(trainer->rows);
-    fr_store_rows_free(trainer->ahead.rows);
+    fr_pipeline_release(trainer);
     fr_store_free(trainer->store);
     fr_graph_free(trainer->graph);
-    free(trainer->journaled);
-    free(trainer->published);
-    fr_buffer_release(&trainer->carried);
-    pthread_mutex_destroy(&trainer->lock);
+    fr_trainer_cuts_release(trainer);
+    pthread_mutex_destroy(&trainer->board.lock);
     free(trainer);
 }
 
@@ -143,8 +125,9 @@ static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch
     };
     for (uint32_t i = 0; i < batch->n_samples; i++)
         (*counters[batch->role[i]])++;
-    trainer->history.quarantined_batches += trainer->sift.whole;
-    trainer->history.quarantined_singly += trainer->sift.whole ? 0 : trainer->sift.n_left_out;
+    const struct fr_sift_batch *sift = &trainer->sift.batch;
+    trainer->history.quarantined_batches += sift->whole;
+    trainer->history.quarantined_singly += sift->whole ? 0 : sift->n_left_out;
     trainer->history.unknown_slots += batch->unknown_slots;
     trainer->history.unknown_keys += batch->unknown_keys;
     trainer->history.excess_ids += batch->excess_ids;
@@ -154,168 +137,34 @@ static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch
         trainer->run.kafka_t_max_ms = batch->kafka_t_max_ms;
 }
 
-/* Samples that are unfit leave store, parameters, metrics and watermark as if they had never been
- * in the batch; predictions are those made before the batch's own update. */
+/* Predictions are those made before the batch's own update. Unfit samples leave store, parameters,
+ * metrics and watermark as if they had never been in the batch. */
 static enum fr_status learn(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_err *err)
 {
-    if (batch->n_samples == 0)
+    if (batch->n_samples == 0) {
+        fr_pipeline_move(trainer, FR_MOVE_LEAVE_REST_OUT);
         return FR_OK;
+    }
     enum fr_status status = fr_trainer_attempt(trainer, batch);
     if (status == FR_E_NONFINITE)
         status = fr_trainer_sift(trainer, batch);
     if (status != FR_OK &&
         (fr_store_failure(trainer->store, err) != FR_OK || fr_graph_failure(trainer->graph, err) != FR_OK))
-        return status; /* with the cold store's own words, or the device's */
+        return status; /* err has the text of the cold store or of the device */
     if (status != FR_OK)
         return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
     trainer->history.batches++;
     return FR_OK;
 }
 
-static bool hold_is_due(const struct fr_trainer *trainer)
-{
-    return trainer->history.bad_streak >= FR_QUARANTINE_STREAK_MAX &&
-           trainer->history.bad_streak_samples >= FR_QUARANTINE_SAMPLES_MIN;
-}
-
-/* One more batch of which nothing trained, though it should have, or of which something did. */
-static void lengthen_streak(struct fr_trainer *trainer, bool bad)
-{
-    uint32_t *streak = bad ? &trainer->history.bad_streak : &trainer->history.good_streak;
-    if (*streak < FR_QUARANTINE_STREAK_MAX)
-        (*streak)++;
-    if (!bad) {
-        trainer->history.bad_streak = trainer->history.bad_streak_samples = 0;
-        return;
-    }
-    trainer->history.good_streak = 0;
-    uint64_t samples = (uint64_t)trainer->history.bad_streak_samples + trainer->sift.n_left_out;
-    trainer->history.bad_streak_samples =
-        samples < FR_QUARANTINE_SAMPLES_MIN ? (uint32_t)samples : FR_QUARANTINE_SAMPLES_MIN;
-}
-
-/* Batches in a row of which nothing could train begin the hold, batches of which something trained
- * end it: a sample left out of a batch whose others train is the sample's fault, not the model's.
- * Batches with nothing to train say nothing. */
-static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *batch)
-{
-    bool trains = false;
-    for (uint32_t i = 0; i < batch->n_samples && !trains; i++)
-        trains = batch->role[i] == FR_ROLE_TRAIN;
-    bool bad = !trains && (trainer->sift.trains || trainer->sift.whole);
-    if (!bad && !trains)
-        return;
-    lengthen_streak(trainer, bad);
-    if (bad)
-        fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u",
-               trainer->history.batches, batch->n_samples, trainer->history.bad_streak);
-    bool due = bad ? hold_is_due(trainer) : trainer->history.good_streak == FR_QUARANTINE_STREAK_MAX;
-    if (!due || trainer->history.held == bad)
-        return;
-    trainer->history.held = bad;
-    if (bad)
-        fr_log(FR_LOG_ERROR, "trainer", "publishing_held",
-               "batch=%" PRIu64 " publishable=%" PRIu64
-               " reason=\"%d batches in a row gave non-finite numbers and nothing of them could train\"",
-               trainer->history.batches, trainer->history.publishable, FR_QUARANTINE_STREAK_MAX);
-    else
-        fr_log(FR_LOG_INFO, "trainer", "publishing_resumed", "batch=%" PRIu64 " after_good_batches=%d",
-               trainer->history.batches, FR_QUARANTINE_STREAK_MAX);
-    fr_trainer_publish_status(trainer);
-}
-
-/* Rules that look at values see those of the store, which a device may have newer. */
-static bool values_are_there(struct fr_trainer *trainer)
-{
-    return !fr_trainer_slices_need_values(trainer) || fr_graph_settle(trainer->graph, NULL) == FR_OK;
-}
-
-bool fr_trainer_slices_need_values(const struct fr_trainer *trainer)
-{
-    bool needed = false;
-    for (uint32_t t = 0; t < trainer->conf->n_tables; t++)
-        for (uint32_t e = 0; e < trainer->options.policies[t].n_expiries; e++)
-            needed |= trainer->options.policies[t].expiries[e].needs_values;
-    return needed;
-}
-
-/* Slices go by trained samples, counted in full batches, or small ones would look at the tables far
- * too often. Those left out are not counted: slices too are as if they had not been. */
-struct fr_slices fr_trainer_slices(const struct fr_trainer *trainer, uint64_t samples_before, uint64_t samples_after)
-{
-    uint32_t size = trainer->conf->ingest.batch_size;
-    struct fr_slices slices = {.first = samples_before / size + 1, .last = samples_after / size};
-    for (uint64_t n = slices.first; n <= slices.last; n++)
-        slices.due |= fr_store_slice_due(trainer->store, n);
-    return slices;
-}
-
-/* After a batch; they may have run beside its step. */
-static void slice(struct fr_trainer *trainer, uint64_t samples_before)
-{
-    struct fr_slices slices = fr_trainer_slices(trainer, samples_before, trainer->history.samples);
-    if (!trainer->ahead.sliced) {
-        if (slices.due && !values_are_there(trainer))
-            return; /* the next step says why */
-        for (uint64_t n = slices.first; n <= slices.last; n++)
-            fr_store_slice(trainer->store, n, trainer->history.watermark_ms);
-    }
-    trainer->ahead.sliced = false;
-    if (slices.first <= slices.last)
-        fr_trainer_look_at_slices(trainer);
-}
-
-/* While nothing is read, or nothing arrives, slices continue until all rows were examined with this
- * watermark. In lockstep they are a function of the log. */
-static void slice_idle(struct fr_trainer *trainer, uint64_t now_ns)
-{
-    if (trainer->conf->ingest.lockstep || trainer->history.watermark_ms == INT64_MIN ||
-        now_ns - trainer->last_idle_ns < IDLE_SLICE_NS)
-        return;
-    if (fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max)
-        return; /* a cut must come first, which may have to wait */
-    trainer->last_idle_ns = now_ns;
-    if (!values_are_there(trainer))
-        return;
-    if (fr_store_slice_idle(trainer->store, trainer->history.watermark_ms))
-        fr_trainer_look_at_slices(trainer);
-}
-
-/* The batch has taken effect once its dead letters are on their way: an epoch that has its
- * positions then also waits for them. FR_AGAIN: there is no room for a letter; no cut comes in
- * between. */
-static enum fr_status conclude(struct fr_trainer *trainer)
-{
-    struct fr_batch *batch = trainer->open;
-    enum fr_status status = fr_trainer_send_letters(trainer, batch);
-    if (status != FR_OK)
-        return status;
-    uint64_t begin_ns = fr_mono_ns(trainer->options.clock), samples_before = trainer->history.samples;
-    count_batch(trainer, batch);
-    fr_trainer_tell_left_out(trainer, batch);
-    trainer->options.stream.applied(trainer->options.stream.self, batch);
-    trainer->consumed = true;
-    trainer->history.closed = false;
-    slice(trainer, samples_before);
-    fr_trainer_measure_batch(trainer);
-    fr_trainer_measure_produced(trainer);
-    judge_numbers(trainer, batch);
-    trainer->run.step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
-    return FR_OK;
-}
-
-static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_err *err)
+static enum fr_status train_next(struct fr_trainer *trainer, struct fr_err *err)
 {
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
-    struct fr_sift *sift = &trainer->sift;
-    sift->n_left_out = sift->trials = sift->letter_at = 0;
-    sift->letter_last = NULL;
-    sift->trains = sift->whole = false;
-    trainer->watermark_begin_ms = trainer->history.watermark_ms;
-    trainer->watermark_held = false;
-    trainer->dirty_begin = fr_trainer_dirty_bytes(trainer);
+    fr_pipeline_move(trainer, FR_MOVE_TAKE);
+    struct fr_batch *batch = trainer->pipeline.current;
+    trainer->sift.batch = (struct fr_sift_batch){0};
     enum fr_status status = learn(trainer, batch, err);
-    trainer->run.watermark_held += trainer->watermark_held;
+    trainer->run.watermark_held += trainer->pipeline.watermark_held;
     uint64_t took_ns = fr_mono_ns(trainer->options.clock) - begin_ns;
     trainer->run.step_ns += took_ns;
     if (batch->n_samples) {
@@ -325,126 +174,120 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
     return status;
 }
 
-/* Whether the next batch has to wait; why is in the status. */
-static bool paused(struct fr_trainer *trainer, uint64_t now_ns)
+/* Counts the trained batch once its dead letters are sent, so that an epoch with the batch's
+ * positions also waits for the letters. FR_AGAIN: there is no room for a letter; no cut happens
+ * before there is. */
+static enum fr_status conclude(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
-    char own[sizeof(trainer->status.paused)] = "";
-    enum fr_pause why = FR_PAUSE_NONE;
-    if (fr_trainer_cut_late(trainer, now_ns, own, sizeof(own)))
-        why = FR_PAUSE_CUT;
-    else if (!trainer->ahead.planned && fr_trainer_waits_for_memory(trainer, own, sizeof(own)))
-        why = FR_PAUSE_MEMORY;
-    pthread_mutex_lock(&trainer->lock);
-    if (why == FR_PAUSE_NONE && trainer->pause == FR_PAUSE_NONE && fr_trainer_at_limit(trainer)) {
-        why = trainer->allowed.why;
-        memcpy(own, trainer->allowed.text, sizeof(own));
+    enum fr_status status = fr_trainer_send_letters(trainer, batch);
+    if (status != FR_OK)
+        return status;
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    count_batch(trainer, batch);
+    fr_trainer_log_left_out(trainer, batch);
+    trainer->options.stream.applied(trainer->options.stream.self, batch);
+    fr_pipeline_move(trainer, FR_MOVE_CONCLUDE);
+    fr_trainer_add_to_epoch(trainer);
+    fr_trainer_update_hold(trainer, batch);
+    trainer->run.step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    return FR_OK;
+}
+
+/* Concludes the current batch and returns it to ingest, which fills it again. */
+static enum fr_status return_batch(struct fr_trainer *trainer)
+{
+    struct fr_batch *batch = trainer->pipeline.current;
+    if (batch->n_samples > 0 || batch->n_positions > 0) {
+        enum fr_status status = conclude(trainer, batch);
+        if (status != FR_OK)
+            return status;
+    } else {
+        fr_pipeline_move(trainer, FR_MOVE_CONCLUDE); /* only marks the end of the stream */
     }
-    trainer->status.pause = why != FR_PAUSE_NONE ? why : trainer->pause;
-    memcpy(trainer->status.paused, why != FR_PAUSE_NONE ? own : trainer->pause_text, sizeof(trainer->status.paused));
-    trainer->waits = trainer->status.pause != FR_PAUSE_NONE;
-    pthread_mutex_unlock(&trainer->lock);
-    return trainer->waits;
+    if (batch->end_of_stream)
+        trainer->life = FR_TRAINER_ENDS;
+    fr_batch_clear(batch);
+    if (!fr_ring_try_push(trainer->options.empty, batch))
+        fr_batch_free(batch); /* the ring is closed */
+    return FR_OK;
 }
 
-/* FR_AGAIN: it is due, and no stage is free. Live cuts do not wait for the durable thread, except
- * when the dirty set is at its limit; lockstep cuts have to be here. Then no batch may come before
- * (*must). */
-static enum fr_status due_cut(struct fr_trainer *trainer, bool *must)
+/* Whether the next batch has to wait; the status has the reason. */
+static bool is_paused(struct fr_trainer *trainer, uint64_t now_ns)
 {
-    *must = trainer->conf->ingest.lockstep || fr_trainer_dirty_bytes(trainer) >= trainer->conf->epoch_bytes_max;
-    enum fr_status status = fr_trainer_cut(trainer, false, *must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
-    return status == FR_OK ? FR_OK : FR_AGAIN;
+    char text[sizeof(trainer->board.status.paused)] = "";
+    enum fr_pause why = FR_PAUSE_NONE;
+    if (fr_trainer_cut_late(trainer, now_ns, text, sizeof(text)))
+        why = FR_PAUSE_CUT;
+    else if (trainer->pipeline.state != FR_PIPELINE_NEXT_PLANNED &&
+             fr_trainer_waits_for_memory(trainer, text, sizeof(text)))
+        why = FR_PAUSE_MEMORY;
+    return fr_trainer_publish_pause(trainer, why, text);
 }
 
-/* Nobody would miss a last epoch. */
+/* Whether a last epoch would contain nothing that the state lacks. */
 static bool has_nothing_new(const struct fr_trainer *trainer)
 {
-    if (trainer->consumed || trainer->carried_name[0] != '\0' || fr_trainer_epoch_wanted(trainer) == FR_EPOCH_WANTED)
+    if (trainer->cuts.consumed || trainer->cuts.carried_name[0] != '\0' ||
+        fr_trainer_epoch_wanted(trainer) == FR_EPOCH_WANTED)
         return false;
     return trainer->history.closed || trainer->epoch == 0;
 }
 
-static enum fr_status finish(struct fr_trainer *trainer)
+static enum fr_status drain(struct fr_trainer *trainer)
 {
-    if (!trainer->drained) {
-        if (!has_nothing_new(trainer)) {
-            enum fr_status status = fr_trainer_cut(trainer, true, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
-            if (status != FR_OK)
-                return FR_AGAIN;
-        }
-        trainer->drained = true;
+    if (trainer->life != FR_TRAINER_DRAINED) {
+        if (!has_nothing_new(trainer) && fr_trainer_cut(trainer, true, WAIT_NS) != FR_OK)
+            return FR_AGAIN;
+        trainer->life = FR_TRAINER_DRAINED;
         fr_trainer_publish_status(trainer);
     }
     return FR_EOF;
 }
 
-/* Concludes the batch at hand and gives it back to be filled. */
-static enum fr_status return_batch(struct fr_trainer *trainer)
-{
-    struct fr_batch *batch = trainer->open;
-    if (batch->n_samples > 0 || batch->n_positions > 0) {
-        enum fr_status status = conclude(trainer);
-        if (status != FR_OK)
-            return status;
-    }
-    trainer->open = NULL;
-    trainer->ended = trainer->ended || batch->end_of_stream;
-    fr_batch_clear(batch);
-    if (!fr_ring_try_push(trainer->options.empty, batch))
-        fr_batch_free(batch); /* closing down */
-    return FR_OK;
-}
-
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 {
     uint64_t now_ns = fr_mono_ns(trainer->options.clock);
-    enum fr_status status = fr_store_failure(trainer->store, err); /* of a slice, or of a look */
+    enum fr_status status = fr_store_failure(trainer->store, err); /* of a slice, or of a lookup */
     if (status == FR_OK)
-        status = fr_graph_failure(trainer->graph, err); /* of a cut, or a slice */
+        status = fr_graph_failure(trainer->graph, err); /* of a cut, or of a slice */
     if (status != FR_OK)
         return status;
-    if (trainer->open)
+    if (trainer->pipeline.current) /* there was no room for a dead letter */
         return return_batch(trainer);
-    if (trainer->ended || atomic_load(&trainer->stop)) {
-        fr_trainer_drop_ahead(trainer);
-        return finish(trainer);
+    if (trainer->life == FR_TRAINER_READS && atomic_load(&trainer->stop))
+        trainer->life = FR_TRAINER_ENDS;
+    if (trainer->life != FR_TRAINER_READS) {
+        fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
+        return drain(trainer);
     }
 
-    if (now_ns - trainer->last_status_ns >= 1000000000)
+    if (now_ns - trainer->board.published_ns >= STATUS_EVERY_NS)
         fr_trainer_publish_status(trainer);
-    bool must = false;
-    if (fr_trainer_cut_due(trainer, now_ns) && due_cut(trainer, &must) == FR_OK)
+    /* A live cut does not wait for the durable thread unless the dirty rows have reached their
+     * limit. Then, and in lockstep mode, the next batch waits for the cut. */
+    bool due = fr_trainer_cut_due(trainer, now_ns, false);
+    bool must =
+        due && (trainer->conf->ingest.lockstep || fr_pipeline_dirty_bytes(trainer) >= trainer->conf->epoch_bytes_max);
+    if (due && fr_trainer_cut(trainer, false, must ? WAIT_NS : 0) == FR_OK)
         return FR_OK;
-    void *item = NULL;
-    if (paused(trainer, now_ns) || must) { /* the ring fills and ingest stops polling */
-        fr_trainer_drop_ahead(trainer);
-        slice_idle(trainer, now_ns);
+    if (is_paused(trainer, now_ns) || must) { /* the ring fills and ingest stops polling */
+        fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
+        fr_pipeline_slice_idle(trainer, now_ns);
         return FR_AGAIN;
     }
-    if (trainer->lookout.next) {
-        item = trainer->lookout.next;
-        trainer->lookout.next = NULL;
-    } else {
-        uint64_t traced_ns = fr_trace_begin();
-        enum fr_status popped = fr_ring_pop(trainer->options.full, &item, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
-        fr_trace_end("wait for a batch", traced_ns);
-        trainer->run.wait_ns += fr_mono_ns(trainer->options.clock) - now_ns;
-        if (popped == FR_EOF)
-            trainer->ended = true;
-        if (popped != FR_OK) {
-            slice_idle(trainer, now_ns);
-            return FR_AGAIN;
-        }
+    uint64_t traced_ns = fr_trace_begin();
+    status = fr_pipeline_await_next(trainer, WAIT_NS);
+    fr_trace_end("wait for a batch", traced_ns);
+    trainer->run.wait_ns += fr_mono_ns(trainer->options.clock) - now_ns;
+    if (status == FR_EOF)
+        trainer->life = FR_TRAINER_ENDS;
+    if (status != FR_OK) {
+        fr_pipeline_slice_idle(trainer, now_ns);
+        return FR_AGAIN;
     }
-    struct fr_batch *batch = item;
-    trainer->open = batch;
-    /* an empty one only says that the stream has ended */
-    if (batch->n_samples > 0 || batch->n_positions > 0) {
-        status = apply_batch(trainer, batch, err);
-        if (status != FR_OK)
-            return status;
-    }
-    return return_batch(trainer);
+    status = train_next(trainer, err);
+    return status == FR_OK ? return_batch(trainer) : status;
 }
 
 void fr_trainer_stop(struct fr_trainer *trainer)
@@ -452,16 +295,7 @@ void fr_trainer_stop(struct fr_trainer *trainer)
     atomic_store(&trainer->stop, true);
 }
 
-const char *const fr_trainer_pauses[FR_PAUSE_KINDS] = {
-#define FR_PAUSE_NAME(name, text) text,
-    FR_PAUSES(FR_PAUSE_NAME)
-#undef FR_PAUSE_NAME
-};
-
-void fr_trainer_pause(struct fr_trainer *trainer, enum fr_pause why, const char *text)
+const char *fr_trainer_kernel(const struct fr_trainer *trainer)
 {
-    pthread_mutex_lock(&trainer->lock);
-    trainer->pause = why;
-    snprintf(trainer->pause_text, sizeof(trainer->pause_text), "%s", text && why != FR_PAUSE_NONE ? text : "");
-    pthread_mutex_unlock(&trainer->lock);
+    return fr_graph_kernel(trainer->graph);
 }

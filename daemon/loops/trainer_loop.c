@@ -1,4 +1,5 @@
-/* One turn of the trainer loop, and the stream's side of an epoch (trainer_loop.h). */
+/* One step of the trainer's thread, and what the trainer calls for positions, dead letters and
+ * snapshots (trainer_loop.h). */
 #include "loops/trainer_loop.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 static void applied(void *self, const struct fr_batch *batch)
 {
     struct fr_trainer_loop *loop = self;
-    /* partitions found since the last batch */
+    /* takes over the partitions that ingest found since the last batch */
     fr_ingest_adopt(loop->ingest, &loop->positions);
     fr_positions_apply(&loop->positions, batch);
 }
@@ -64,7 +65,8 @@ static uint32_t offsets(void *self, struct fr_announced_offset **out)
 static void announced_snapshot(void *self, struct fr_announced_snapshot *out)
 {
     struct fr_trainer_loop *loop = self;
-    if (loop->context->conf->ingest.lockstep) /* when one is announced depends on time */
+    /* which epoch announces a snapshot depends on time */
+    if (loop->context->conf->ingest.lockstep)
         return;
     fr_shared_snapshots_announced(loop->snapshots, out);
 }
@@ -81,7 +83,7 @@ void fr_loop_trainer_release(struct fr_trainer_loop *loop)
     loop->offsets = NULL;
 }
 
-/* ---- the turn ---- */
+/* ---- the step ---- */
 
 enum fr_status fr_step_trainer(struct fr_trainer_loop *loop, struct fr_err *err)
 {

@@ -46,7 +46,7 @@ BUGS = {
         "unit_device_networks", r"FAILED|exit -11"),
     "a batch that was sent ahead is taken for another": (
         "device_step.c", [("device_step.c", "next->of_batch == run->batch && next->of_rows == run->rows;", "next->of_batch != NULL;")],
-        "unit_trainer_ahead", r"FAILED|exit -11"),
+        "unit_trainer_pipeline", r"FAILED|exit -11"),
     "what tasks list is joined as if the parts before were full": (
         "device_index.c", [("device_index.c", "        list->n += list->counts[part];\n", "        list->n += part + 1 < fr_blocks_of(n_keys, PART_KEYS) ? PART_KEYS : list->counts[part];\n")],
         "unit_device_index", r"FAILED"),

@@ -349,7 +349,7 @@ export: {topic: d}
             done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=PATIENCE)
             assert done.returncode == 0 and "ok" in done.stdout, done
             for part in ("table `user`, part `v`", "table `item`, part `v`"):
-                said = f"{part}: begins at zero and can never learn: all it meets in layer `pairs` is zero too" in done.stdout
+                said = f"{part}: begins at zero and can never learn: all that layer `pairs` multiplies it with is zero too" in done.stdout
                 assert said == stuck, done
             assert ("set init: {normal: 0.01}" in done.stdout) == stuck and "part `w`" not in done.stdout, done
 

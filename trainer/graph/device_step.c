@@ -8,7 +8,7 @@
  * the step is not refused but unsure: updates waited, the rows are checked, and if they are fit the
  * updates are started again.
  *
- * Between begin and finish the host does other work (trainer/ahead.c). Owner thread: the
+ * Between begin and finish the host does other work (trainer/attempt.c). Owner thread: the
  * graph's. */
 #include "learning.h"
 #include "passes.h"

@@ -19,9 +19,9 @@ static inline void model_image(const struct fr_trainer *trainer, struct fr_buffe
     save_state(trainer->graph, out);
     for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
         struct fr_metrics_section section = {0};
-        fr_metrics_section_add(&section, trainer->conf->tasks[i].name, trainer->metrics[i]);
+        fr_metrics_section_add(&section, trainer->conf->tasks[i].name, trainer->measuring.tasks[i]);
         fr_metrics_section_encode(&section, out);
-        fr_task_metrics_encode(trainer->metrics[i], out);
+        fr_task_metrics_encode(trainer->measuring.tasks[i], out);
     }
     fr_put_u64(out, (uint64_t)trainer->history.watermark_ms);
 }

@@ -79,7 +79,7 @@ FR_CASE(a_ranking_of_plain_samples_says_that_it_finds_no_pair)
     assert_string_equal(status_of(&scene.run, 0).problem, "");
     feed_until(&scene.run, SILENT_BATCHES);
     assert_non_null(strstr(status_of(&scene.run, 0).problem, "no pair in the last 10000 trained samples"));
-    assert_true(scene.run.trainer->tasks[0].said);
+    assert_true(scene.run.trainer->tasks[0].reported);
     scene_close(&scene);
 }
 
@@ -127,7 +127,7 @@ FR_CASE(a_loss_that_reaches_nothing_says_so_from_the_start)
                             "  - {name: shown, label: click, logit: stopped, loss: none}\n");
     for (uint32_t t = 0; t < 4; t++) {
         bool expected = t == 1 || t == 2;
-        assert_true(scene.run.trainer->tasks[t].said == expected);
+        assert_true(scene.run.trainer->tasks[t].reported == expected);
         assert_true((status_of(&scene.run, t).problem[0] != '\0') == expected);
         assert_true((fr_trainer_task_warning(scene.run.trainer->graph, t) != NULL) == expected);
     }
@@ -151,7 +151,7 @@ static double mean_prediction_of_halves(enum fr_task_loss loss, bool *regression
     for (int b = 0; b < HALVES; b++)
         feed_labels(&scene.run, 0.5f);
     struct fr_task_result *result = fr_alloc(1, sizeof(*result));
-    fr_task_metrics_result(scene.run.trainer->metrics[0], result);
+    fr_task_metrics_result(scene.run.trainer->measuring.tasks[0], result);
     double mean = result->lifetime.prediction_mean;
     *regression = result->regression;
     free(result);

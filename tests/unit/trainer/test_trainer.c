@@ -230,7 +230,7 @@ FR_CASE(a_pause_does_not_keep_what_was_trained_from_its_epoch)
     live_train(&run);
     fr_trainer_pause(run.trainer, FR_PAUSE_JOURNAL, "the journal is full");
     assert_true(beats(&run));
-    assert_int_equal(fr_trainer_produced_bytes(run.trainer), run.trainer->cut_bytes);
+    assert_int_equal(fr_trainer_produced_bytes(run.trainer), run.trainer->cuts.bytes);
     assert_false(beats(&run));
     run_close(&run);
     remove_dir(dir);
@@ -245,7 +245,7 @@ FR_CASE(reading_stops_before_what_is_allowed_whoever_looks_late)
     live_open(&run, dir);
     live_train(&run);
     live_train(&run);
-    uint64_t produced = fr_trainer_produced_bytes(run.trainer), batch = run.trainer->batch_bytes;
+    uint64_t produced = fr_trainer_produced_bytes(run.trainer), batch = run.trainer->cuts.batch_bytes;
     assert_true(batch > 0);
     fr_trainer_allow(run.trainer, produced + batch, FR_PAUSE_UNFOLDED, "the disk is slow");
     uint64_t applied = run.applied;
@@ -273,7 +273,7 @@ FR_CASE(a_limit_that_is_smaller_than_a_batch_still_lets_one_come)
     struct run run;
     live_open(&run, dir);
     live_train(&run);
-    run.conf->unfolded_max = run.trainer->batch_bytes / 4;
+    run.conf->unfolded_max = run.trainer->cuts.batch_bytes / 4;
     fr_trainer_allow(run.trainer, fr_trainer_produced_bytes(run.trainer) + 2 * run.conf->unfolded_max,
                      FR_PAUSE_UNFOLDED, "");
     live_train(&run);
@@ -293,7 +293,7 @@ FR_CASE(at_a_limit_between_epochs_a_fold_is_asked_for)
     run.trainer->options.fold_wanted = &wanted;
     live_train(&run);
     assert_true(beats(&run));
-    uint64_t next = run.trainer->batch_bytes + run.trainer->section_bytes;
+    uint64_t next = run.trainer->cuts.batch_bytes + run.trainer->cuts.section_bytes;
     uint64_t produced = fr_trainer_produced_bytes(run.trainer), applied = run.applied;
     fr_trainer_allow(run.trainer, produced + next, FR_PAUSE_JOURNAL, "the topic is away");
     assert_true(fr_ring_try_push(run.full, make_batch(run.conf, applied)));

@@ -71,9 +71,8 @@ struct run {
  * another configuration, NULL: config_text. */
 static uint32_t epoch_batches;
 static const char *other_text;
-/* Likewise: NULL: the processor's; and whether it plans beside its steps. */
+/* Likewise the device; NULL: the processor. */
 static const struct fr_graph_device *other_device;
-static bool other_serial;
 /* Likewise a rule of expiry beside the idle one; none where its rank is NULL. */
 static struct fr_expiry_policy other_rule;
 
@@ -168,8 +167,7 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
                                          .empty = run->empty,
                                          .cut_stages = run->cut_stages,
                                          .free_stages = run->free_stages,
-                                         .device = other_device,
-                                         .serial = other_serial};
+                                         .device = other_device};
     run->trainer = fr_trainer_new(&options);
     assert_int_equal(
         fr_durable_open(&(struct fr_durable_options){.dir = dir, .head = "head", .head_size = 4}, &run->durable, &err),

@@ -115,7 +115,6 @@ struct fr_trainer_options {
     /* The device that computes the network: api, queue, row_bytes_max; borrowed. NULL: the
      * processor computes it. */
     const struct fr_graph_device *device;
-    bool serial; /* for tests: no batch is planned during a device's step */
 };
 
 struct fr_trainer;
@@ -211,9 +210,9 @@ struct fr_trainer_run {
      * except cuts and waits for batches. */
     uint64_t step_ns, plan_ns, forward_ns, backward_ns, update_ns, metrics_ns, cut_ns, wait_ns;
     uint64_t cuts;
-    /* batches planned during a device's step; those of them that were undone */
-    uint64_t planned_beside, planned_in_vain;
-    uint64_t sliced_beside; /* batches planned during a step after slices that were due */
+    /* batches planned during the device's step of the batch before; those of the plans that were
+     * undone; those of the batches before whose due slices also ran during their step */
+    uint64_t planned_early, early_plans_undone, sliced_early;
     uint64_t rows_brought;  /* rows copied to the device, which holds only part of the rows */
     int64_t kafka_t_max_ms; /* the newest Kafka timestamp trained */
 };

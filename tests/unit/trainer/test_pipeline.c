@@ -1,11 +1,76 @@
-/* Planning beside a device's step (on the emulated card): the state is that of plans made one after
- * another, with refused batches, slices, cuts, stops and clean rows that leave in between. */
+/* The pipeline of two batches, on the emulated card: the real trainer makes every transition, what
+ * it undoes is undone in the right order, and the state is that of plans made one after another,
+ * with refused batches, slices, cuts, stops and clean rows that leave in between. */
 #include "model_image.h"
 
 #include "../store/store_image.h"
 #include "emulate/emulated.h"
 
 enum { BATCHES = 60 };
+
+/* ---- wrapped by the linker ---- */
+
+static bool steps_are_serial;   /* no batch is planned during a step of the present scene */
+static bool nothing_is_suspect; /* refused batches are tried in halves */
+static bool is_tiered;          /* the lookout thread reads for the next batch */
+static uint32_t transitions_made[FR_PIPELINE_STATES][FR_PIPELINE_MOVES];
+static char undone[8]; /* by the present move, in its order: p for a plan, s for slices */
+
+bool __real_fr_graph_runs_beside(const struct fr_graph *graph);
+bool __wrap_fr_graph_runs_beside(const struct fr_graph *graph);
+bool __wrap_fr_graph_runs_beside(const struct fr_graph *graph)
+{
+    return __real_fr_graph_runs_beside(graph) && !steps_are_serial;
+}
+
+uint32_t __real_fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch,
+                                  const struct fr_rows *rows, struct fr_suspect *found);
+uint32_t __wrap_fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch,
+                                  const struct fr_rows *rows, struct fr_suspect *found);
+uint32_t __wrap_fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch,
+                                  const struct fr_rows *rows, struct fr_suspect *found)
+{
+    return nothing_is_suspect ? 0 : __real_fr_graph_suspects(graph, batch, rows, found);
+}
+
+bool __real_fr_store_tiered(const struct fr_store *store);
+bool __wrap_fr_store_tiered(const struct fr_store *store);
+bool __wrap_fr_store_tiered(const struct fr_store *store)
+{
+    return is_tiered || __real_fr_store_tiered(store);
+}
+
+void __real_fr_store_undo(struct fr_store *store);
+void __wrap_fr_store_undo(struct fr_store *store);
+void __wrap_fr_store_undo(struct fr_store *store)
+{
+    strncat(undone, "p", sizeof(undone) - strlen(undone) - 1);
+    __real_fr_store_undo(store);
+}
+
+void __real_fr_store_undo_slices(struct fr_store *store);
+void __wrap_fr_store_undo_slices(struct fr_store *store);
+void __wrap_fr_store_undo_slices(struct fr_store *store)
+{
+    strncat(undone, "s", sizeof(undone) - strlen(undone) - 1);
+    __real_fr_store_undo_slices(store);
+}
+
+/* Checks what each move undoes, and in which order. */
+void __real_fr_pipeline_move(struct fr_trainer *trainer, enum fr_pipeline_move move);
+void __wrap_fr_pipeline_move(struct fr_trainer *trainer, enum fr_pipeline_move move);
+void __wrap_fr_pipeline_move(struct fr_trainer *trainer, enum fr_pipeline_move move)
+{
+    enum fr_pipeline_state from = trainer->pipeline.state;
+    const char *undoes = from == FR_PIPELINE_BOTH_PLANNED && move == FR_MOVE_REFUSE      ? "ps"
+                         : from == FR_PIPELINE_NEXT_PLANNED && move == FR_MOVE_INTERRUPT ? "p"
+                         : move == FR_MOVE_UNDO                                          ? "p"
+                                                                                         : "";
+    undone[0] = '\0';
+    __real_fr_pipeline_move(trainer, move);
+    assert_string_equal(undone, undoes);
+    transitions_made[from][move]++;
+}
 
 /* One run; `next`: of the stream. */
 struct scene {
@@ -14,6 +79,7 @@ struct scene {
     struct run run;
     uint64_t next;
     bool wanders; /* users come one after the other */
+    bool serial;  /* no batch is planned during a step */
 };
 
 static size_t other_row_bytes;                /* for the next scene_open, too */
@@ -30,11 +96,10 @@ static void scene_open(struct scene *scene, const char *text, bool serial)
     assert_int_equal(scene->device.api->open(0, &scene->device.queue, &err), FR_OK);
     other_text = text;
     other_device = &scene->device;
-    other_serial = serial;
+    scene->serial = serial;
     run_open(&scene->run, scene->dir, 2);
     other_text = NULL;
     other_device = NULL;
-    other_serial = false;
 }
 
 static void scene_close(struct scene *scene)
@@ -60,16 +125,22 @@ static void offer(struct scene *scene)
     scene->next++;
 }
 
+static enum fr_status step(struct scene *scene)
+{
+    struct fr_err err = {0};
+    steps_are_serial = scene->serial;
+    return fr_trainer_step(scene->run.trainer, &err);
+}
+
 /* The ring is always full, as with a fast reader. */
 static void feed(struct scene *scene, uint64_t end)
 {
     struct run *run = &scene->run;
-    struct fr_err err = {0};
     while (run->applied < end) {
         void *used;
         while (scene->next < end && fr_ring_count(run->full) < 3)
             offer(scene);
-        assert_true(fr_trainer_step(run->trainer, &err) >= 0);
+        assert_true(step(scene) >= 0);
         drain_stages(run);
         while (fr_ring_pop(run->empty, &used, 0) == FR_OK)
             fr_batch_free(used);
@@ -110,7 +181,7 @@ static struct fr_trainer_run compare(const char *text, uint32_t (*unfit)(uint64_
     }
     struct fr_sha256 x = chain_digest(&serial.run), y = chain_digest(&beside.run);
     assert_memory_equal(&x, &y, sizeof(x));
-    assert_int_equal(serial.run.trainer->run.planned_beside, 0);
+    assert_int_equal(serial.run.trainer->run.planned_early, 0);
     struct fr_trainer_run run = beside.run.trainer->run;
     assert_true(beside.run.trainer->history.samples > 0);
     scene_close(&serial);
@@ -154,22 +225,22 @@ FR_CASE(plans_beside_a_step_change_no_bit)
 {
     struct fr_trainer_run run = compare(gated, NULL);
     /* all but those before a cut (every fourth batch), before a slice, and the last */
-    assert_in_range(run.planned_beside, BATCHES / 2, BATCHES);
-    assert_int_equal(run.planned_in_vain, 0); /* in lockstep what comes between is known */
+    assert_in_range(run.planned_early, BATCHES / 2, BATCHES);
+    assert_int_equal(run.early_plans_undone, 0); /* in lockstep what comes between is known */
 }
 
 FR_CASE(a_refused_batch_takes_the_plan_after_it_back_first)
 {
     struct fr_trainer_run run = compare(gated, some_unfit);
-    assert_true(run.planned_beside > BATCHES / 4);
-    assert_in_range(run.planned_in_vain, BATCHES / 8, run.planned_beside);
+    assert_true(run.planned_early > BATCHES / 4);
+    assert_in_range(run.early_plans_undone, BATCHES / 8, run.planned_early);
     (void)compare(config_text, some_unfit);
 }
 
 FR_CASE(the_watermark_and_slices_come_in_their_order)
 {
     struct fr_trainer_run run = compare(stepped, some_unfit);
-    assert_true(run.planned_beside > BATCHES / 8 && run.watermark_held > 0);
+    assert_true(run.planned_early > BATCHES / 8 && run.watermark_held > 0);
 }
 
 /* Slices of nearly every batch, with rows beyond rows_max: they run beside the step, and go back
@@ -179,14 +250,14 @@ FR_CASE(a_slice_does_not_end_the_overlap)
     static const struct fr_expire_capacity capacity = {.rows_max = 20};
     other_rule = fr_expire_capacity_policy(&capacity);
     struct fr_trainer_run run = compare(sliced, NULL);
-    assert_in_range(run.planned_beside, BATCHES / 2, BATCHES);
-    assert_in_range(run.sliced_beside, BATCHES / 3, run.planned_beside);
+    assert_in_range(run.planned_early, BATCHES / 2, BATCHES);
+    assert_in_range(run.sliced_early, BATCHES / 3, run.planned_early);
     run = compare(sliced, some_unfit);
-    assert_in_range(run.planned_in_vain, BATCHES / 8, run.planned_beside);
-    assert_true(run.sliced_beside > BATCHES / 8);
+    assert_in_range(run.early_plans_undone, BATCHES / 8, run.planned_early);
+    assert_true(run.sliced_early > BATCHES / 8);
     other_row_bytes = 1000; /* rows that go and come back meet others on the device */
     run = compare(sliced, some_unfit);
-    assert_true(run.sliced_beside > BATCHES / 8);
+    assert_true(run.sliced_early > BATCHES / 8);
     other_row_bytes = 0;
     other_rule = (struct fr_expiry_policy){0};
 }
@@ -206,8 +277,8 @@ FR_CASE(a_slice_that_looks_at_values_comes_after_the_step)
     static const struct fr_expire_weak weak = {.norm = 0.05f};
     other_rule = fr_expire_weak_policy(&weak);
     struct fr_trainer_run run = compare(stepped, some_unfit);
-    assert_true(run.planned_beside > 0);
-    assert_int_equal(run.sliced_beside, 0);
+    assert_true(run.planned_early > 0);
+    assert_int_equal(run.sliced_early, 0);
     other_rule = (struct fr_expiry_policy){0};
 }
 
@@ -337,7 +408,6 @@ FR_CASE(rows_that_a_plan_makes_begin_on_the_card_as_in_the_store)
 FR_CASE(what_comes_between_takes_the_plan_back)
 {
     struct scene serial, beside;
-    struct fr_err err = {0};
     scene_open(&serial, gated, true);
     scene_open(&beside, gated, false);
     struct scene *const scenes[] = {&serial, &beside};
@@ -346,21 +416,21 @@ FR_CASE(what_comes_between_takes_the_plan_back)
         struct fr_trainer *trainer = scene->run.trainer;
         while (scene->next < 3)
             offer(scene);
-        assert_int_equal(fr_trainer_step(trainer, &err), FR_OK);
-        assert_true(trainer->ahead.planned == (i == 1));
+        assert_int_equal(step(scene), FR_OK);
+        assert_int_equal(trainer->pipeline.state, i == 1 ? FR_PIPELINE_NEXT_PLANNED : FR_PIPELINE_EMPTY);
         fr_trainer_pause(trainer, FR_PAUSE_DISK, "test");
-        assert_int_equal(fr_trainer_step(trainer, &err), FR_AGAIN);
-        assert_false(trainer->ahead.planned);
+        assert_int_equal(step(scene), FR_AGAIN);
+        assert_int_equal(trainer->pipeline.state, FR_PIPELINE_EMPTY);
     }
     assert_same_runs(&serial, &beside);
     for (size_t i = 0; i < FR_ARRAY_LEN(scenes); i++) {
         struct scene *scene = scenes[i];
         struct fr_trainer *trainer = scene->run.trainer;
         fr_trainer_pause(trainer, FR_PAUSE_NONE, NULL);
-        assert_int_equal(fr_trainer_step(trainer, &err), FR_OK);
-        assert_true(trainer->ahead.planned == (i == 1));
+        assert_int_equal(step(scene), FR_OK);
+        assert_int_equal(trainer->pipeline.state, i == 1 ? FR_PIPELINE_NEXT_PLANNED : FR_PIPELINE_EMPTY);
         fr_trainer_stop(trainer);
-        assert_int_equal(fr_trainer_step(trainer, &err), FR_EOF);
+        assert_int_equal(step(scene), FR_EOF);
         drain_stages(&scene->run);
         assert_int_equal(scene->run.applied, 2);
     }
@@ -375,6 +445,56 @@ FR_CASE(what_comes_between_takes_the_plan_back)
     }
 }
 
+/* ---- the walk ---- */
+
+/* Trains a stream with refused batches, of which some are tried in halves, with pauses, and with an
+ * empty batch at its end. */
+static void walk(bool serial)
+{
+    struct scene scene;
+    scene_open(&scene, sliced, serial);
+    struct run *run = &scene.run;
+    run->unfit = some_unfit;
+    for (uint64_t end = 5; end <= BATCHES; end += 5) {
+        nothing_is_suspect = end % 15 == 0;
+        feed(&scene, end);
+        while (scene.next < end + 2)
+            offer(&scene);
+        assert_true(step(&scene) >= 0);
+        fr_trainer_pause(run->trainer, FR_PAUSE_DISK, "test");
+        while (step(&scene) == FR_OK) /* a cut that is due */
+            drain_stages(run);
+        assert_int_equal(run->trainer->pipeline.state, FR_PIPELINE_EMPTY);
+        fr_trainer_pause(run->trainer, FR_PAUSE_NONE, NULL);
+    }
+    nothing_is_suspect = false;
+    feed(&scene, scene.next);
+    struct fr_batch *last = fr_batch_new(run->conf);
+    last->end_of_stream = true;
+    assert_true(fr_ring_try_push(run->full, last));
+    while (step(&scene) != FR_EOF)
+        drain_stages(run);
+    scene_close(&scene);
+}
+
+FR_CASE(the_trainer_makes_every_transition_and_no_other)
+{
+#define QUOTED(name) #name
+    static const char *const states[] = {FR_PIPELINE_STATE_LIST(QUOTED)};
+    static const char *const moves[] = {FR_PIPELINE_MOVE_LIST(QUOTED)};
+#undef QUOTED
+    memset(transitions_made, 0, sizeof(transitions_made));
+    walk(false);
+    is_tiered = true;
+    walk(true);
+    is_tiered = false;
+    for (size_t from = 0; from < FR_PIPELINE_STATES; from++)
+        for (size_t move = 0; move < FR_PIPELINE_MOVES; move++)
+            if (fr_pipeline_allows(from, move) != (transitions_made[from][move] > 0))
+                fail_msg("%s in %s is %s", moves[move], states[from],
+                         transitions_made[from][move] ? "made, and not listed" : "listed, and never made");
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -387,6 +507,7 @@ int main(void)
         cmocka_unit_test(rows_that_are_brought_beside_a_step_change_no_bit),
         cmocka_unit_test(rows_that_a_plan_makes_begin_on_the_card_as_in_the_store),
         cmocka_unit_test(what_comes_between_takes_the_plan_back),
+        cmocka_unit_test(the_trainer_makes_every_transition_and_no_other),
     };
-    return cmocka_run_group_tests_name("ahead", cases, NULL, NULL);
+    return cmocka_run_group_tests_name("pipeline", cases, NULL, NULL);
 }
