@@ -1,21 +1,21 @@
-/* Batches from records: decode, split at the batch's size, keep positions, ledger and fingerprints;
- * refused records to the dead-letter sink.
+/* Batches from records: decodes records, splits them at the batch's size, keeps positions, ledgers
+ * and fingerprints, and sends refused records to the dead-letter sink.
  *
- * A record is handled in steps that may each find no batch or no room for a letter; `pending` says
- * what remains, and nothing is polled before it is done, so a full ring stops polling. A record's
- * position moves only with its items: (offset, item) until the last one, then (offset + 1, 0), when
- * the record is also counted and becomes the fingerprint.
+ * A record is handled in steps, each of which may find no batch or no room for a letter. `pending`
+ * records what remains to be done, and nothing is polled before that is done, so a full ring stops
+ * polling. A record's position moves only with its items: (offset, item) until the last one, then
+ * (offset + 1, 0), when the record is also counted and becomes the fingerprint.
  *
  * A record of a skipped range is decoded, counted and completed like any other, but none of its
- * samples goes into a batch. It takes no place in a round, so what is trained is what a log without
- * it would give.
+ * samples goes into a batch. It has no place in a round, so the training is that of a log without
+ * the record.
  *
  * Invariants: open->positions[i] is the entry of streams[touched[i]]; entries get their final
- * offsets when the batch closes. Batches are small while the model is young: how many samples close
- * one follows from how many there were in the batches before, which the positions' ledgers say
- * after a restart too. Lockstep: which records a batch holds is a function of the positions and the
- * log alone. That is why a round that is cut short starts again at the first partition: a restart
- * from those positions would.
+ * offsets when the batch closes. Batches are small while the model is young: the number of samples
+ * that close a batch follows from the number in all batches before, which the positions' ledgers
+ * also give after a restart. Lockstep: the records of a batch are a function of the positions and
+ * the log alone. For that reason a round that is cut short starts again at the first partition, as
+ * a restart from those positions would.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -28,10 +28,10 @@
 #include "base/log.h"
 #include "base/trace.h"
 
-/* Between two lines about records from the future. */
-#define FR_TELL_FUTURE_NS 60000000000ULL
+/* Between two log lines about records from the future. */
+#define LOG_FUTURE_NS 60000000000ULL
 
-/* Samples that close the open batch; changes between batches only. */
+/* The number of samples that closes the open batch; it changes between batches only. */
 static uint32_t batch_target(const struct fr_ingest *ingest)
 {
     uint32_t size = ingest->conf->ingest.batch_size, first = ingest->conf->ingest.batch_warmup_first;
@@ -41,7 +41,7 @@ static uint32_t batch_target(const struct fr_ingest *ingest)
     double share = (double)ingest->history_samples / (double)ingest->conf->ingest.batch_warmup_full;
     if (share >= 1.0)
         return size;
-    /* The cube leaves batches small while a small batch teaches most, and ends that soon after. */
+    /* The cube keeps batches small while a small batch teaches most, and grows fast after that. */
     uint64_t cube = (uint64_t)((double)size * share * share * share);
     grown = cube > grown ? cube : grown;
     grown = grown > first ? grown : first;
@@ -91,8 +91,8 @@ enum fr_status fr_assembly_ready(struct fr_ingest *ingest, int wait_ms)
     return status;
 }
 
-/* The stream's entry in the open batch, made when this is its first mention. */
-static struct fr_batch_position *touch(struct fr_ingest *ingest, struct fr_stream *stream)
+/* Returns the stream's entry in the open batch, which is made if there is none yet. */
+static struct fr_batch_position *entry_of(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     struct fr_batch *batch = ingest->open;
     if (stream->touched >= 0)
@@ -118,7 +118,7 @@ void fr_assembly_moved(struct fr_ingest *ingest)
 {
     for (uint32_t i = 0; ingest->n_moved && i < ingest->n_streams; i++)
         if (ingest->streams[i].moved)
-            (void)touch(ingest, &ingest->streams[i]);
+            (void)entry_of(ingest, &ingest->streams[i]);
 }
 
 bool fr_assembly_due(struct fr_ingest *ingest, uint64_t now_ns)
@@ -144,7 +144,7 @@ void fr_assembly_close(struct fr_ingest *ingest)
         entry->fingerprint.crc32c = stream->mark.crc32c;
         stream->touched = -1;
     }
-    if (fr_files_left(ingest) && batch->n_samples) /* history lags by its own times */
+    if (fr_files_left(ingest) && batch->n_samples) /* files lag by event time */
         ingest->last_timestamp_ms = batch->t_ms[batch->n_samples - 1];
     batch->dead_sequence = ingest->dead_sequence;
     ingest->tally.batches++;
@@ -159,7 +159,7 @@ void fr_assembly_end(struct fr_ingest *ingest)
 {
     ingest->open->end_of_stream = true;
     fr_assembly_close(ingest);
-    fr_ends_tell(ingest);
+    fr_ends_log(ingest);
     ingest->finished = true;
 }
 
@@ -170,8 +170,8 @@ static struct fr_stream *pending_stream(const struct fr_ingest *ingest)
     return &ingest->streams[ingest->pending_stream];
 }
 
-/* Whether the pending record's Kafka timestamp may say how old data are (lag, freshness): not one
- * of a clock that is ahead of ours. */
+/* Whether lag and freshness may be computed from the pending record's Kafka timestamp, which they
+ * may not if that clock is ahead of this host's. */
 static bool is_believed(const struct fr_ingest *ingest, int64_t timestamp_ms)
 {
     int64_t received_ms = ingest->received_ms;
@@ -179,7 +179,7 @@ static bool is_believed(const struct fr_ingest *ingest, int64_t timestamp_ms)
            timestamp_ms - received_ms <= ingest->conf->ingest.future_max_ms;
 }
 
-/* The record has taken effect whole. */
+/* The whole record has taken effect. */
 static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
 {
     const struct fr_source_event *event = &ingest->event;
@@ -200,23 +200,24 @@ static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
     ingest->round_taken += ingest->pending != FR_PENDING_SKIP;
     ingest->pending = FR_PENDING_NONE;
     if (stream->end >= 0 && stream->next >= stream->end)
-        fr_stream_finish(ingest, stream);
+        fr_stream_change_state(ingest, stream, FR_STREAM_FINISHED);
 }
 
-/* A batch is full of samples: in lockstep what is left of the record waits for its partition's turn
- * (see the head). While the model is young it is that partition's turn still. */
+/* A batch is full of samples. In lockstep the rest of the pending record waits until its partition
+ * comes again in a later round (see the head). While the model is young there are no rounds, and
+ * the record continues in the next batch. */
 static void cut_round(struct fr_ingest *ingest)
 {
     struct fr_stream *stream = pending_stream(ingest);
     if (!ingest->lockstep || ingest->pending == FR_PENDING_NONE || fr_assembly_young(ingest))
         return;
-    FR_CHECK(!stream->has_interrupted);
-    stream->interrupted = ingest->event;
-    stream->has_interrupted = true;
+    fr_stream_change_state(ingest, stream, FR_STREAM_RECORD_CUT);
+    stream->remainder = ingest->event;
     ingest->pending = FR_PENDING_NONE;
 }
 
-/* Item numbers go by samples, so a sample has the same origin in a group, a block or an array. */
+/* Items are numbered by samples, so a sample has the same origin in a group, a block or an
+ * array. */
 static void set_origins(const struct fr_ingest *ingest, const struct fr_stream *stream, uint32_t first)
 {
     const struct fr_partition_position *position = fr_stream_position(ingest, stream);
@@ -227,13 +228,13 @@ static void set_origins(const struct fr_ingest *ingest, const struct fr_stream *
         batch->origin[i] = fr_fmix64(record + ingest->staged_from + (i - first));
 }
 
-/* `count` more samples of the record go into the open batch; true: it is full of samples, by less
- * than a group, which is never split. */
+/* Appends `count` more samples of the pending record to the open batch. True: the batch is full of
+ * samples; it may exceed its limit by less than one group, because a group is never split. */
 static bool append_samples(struct fr_ingest *ingest, uint32_t count)
 {
     struct fr_batch *batch = ingest->open;
     struct fr_stream *stream = pending_stream(ingest);
-    struct fr_batch_position *entry = touch(ingest, stream);
+    struct fr_batch_position *entry = entry_of(ingest, stream);
     uint32_t before = batch->n_samples;
     fr_letter_keep(ingest, count);
     fr_decode_append(stream->feed->decoder, ingest->staged_from, count, batch);
@@ -254,7 +255,7 @@ static bool append_samples(struct fr_ingest *ingest, uint32_t count)
     return batch->n_samples >= batch_limit(ingest);
 }
 
-static enum fr_status take_samples(struct fr_ingest *ingest)
+static enum fr_status add_samples(struct fr_ingest *ingest)
 {
     struct fr_decoder *decoder = pending_stream(ingest)->feed->decoder;
     for (;;) {
@@ -279,24 +280,24 @@ static enum fr_status take_samples(struct fr_ingest *ingest)
     }
 }
 
-static enum fr_status take_letter(struct fr_ingest *ingest)
+static enum fr_status add_letter(struct fr_ingest *ingest)
 {
     if (!ingest->open)
         return FR_AGAIN;
     enum fr_status status = fr_letter_send(ingest, ingest->reason);
     if (status != FR_OK)
         return status;
-    struct fr_batch_position *entry = touch(ingest, pending_stream(ingest));
+    struct fr_batch_position *entry = entry_of(ingest, pending_stream(ingest));
     entry->dead_lettered++;
     complete(ingest, entry);
     return FR_OK;
 }
 
-static enum fr_status take_skip(struct fr_ingest *ingest)
+static enum fr_status add_skipped(struct fr_ingest *ingest)
 {
     if (!ingest->open)
         return FR_AGAIN;
-    struct fr_batch_position *entry = touch(ingest, pending_stream(ingest));
+    struct fr_batch_position *entry = entry_of(ingest, pending_stream(ingest));
     uint32_t samples = ingest->staged - ingest->staged_from;
     entry->decoded++;
     entry->samples += samples;
@@ -309,11 +310,11 @@ enum fr_status fr_assembly_pending(struct fr_ingest *ingest)
 {
     switch (ingest->pending) {
     case FR_PENDING_SKIP:
-        return take_skip(ingest);
+        return add_skipped(ingest);
     case FR_PENDING_SAMPLES:
-        return take_samples(ingest);
+        return add_samples(ingest);
     case FR_PENDING_LETTER:
-        return take_letter(ingest);
+        return add_letter(ingest);
     case FR_PENDING_NONE:
         break;
     }
@@ -322,19 +323,19 @@ enum fr_status fr_assembly_pending(struct fr_ingest *ingest)
 
 /* ---- events ---- */
 
-/* The wall clock bounds event times live. In lockstep it does not: runs over one log agree at
- * whatever time they are made. A record of which some items are in effect was accepted, and stays
- * so under a clock that was set back. */
+/* The wall clock by which a record is judged; 0: it is not. Live it bounds event times. In lockstep
+ * it does not, so that runs over one log agree whenever they are made. A record of which some items
+ * are in effect (`again`) was accepted, and stays accepted if the clock was set back. */
 static int64_t receipt_ms(const struct fr_ingest *ingest, bool again)
 {
     return ingest->lockstep || again ? 0 : fr_wall_ms(ingest->clock);
 }
 
-static void tell_future(struct fr_ingest *ingest, enum fr_future future)
+static void log_future(struct fr_ingest *ingest, enum fr_future future)
 {
     uint64_t *count = future == FR_FUTURE_CLOCK ? &ingest->tally.future_clock : &ingest->tally.future_timestamp;
     (*count)++;
-    if (!fr_log_due(&ingest->told_future_ns, fr_mono_ns(ingest->clock), FR_TELL_FUTURE_NS))
+    if (!fr_log_due(&ingest->logged_future_ns, fr_mono_ns(ingest->clock), LOG_FUTURE_NS))
         return;
     const struct fr_partition_position *place = fr_stream_position(ingest, pending_stream(ingest));
     char reason[512];
@@ -359,37 +360,37 @@ static const char *unknown_note(const struct fr_ingest *ingest, const char *name
            "labels.NAME.key for a label";
 }
 
-/* A line for each of the first few names. */
-static void tell_names(struct fr_ingest *ingest, const struct fr_stream *stream, const struct fr_unknown_names *names,
-                       bool slots, uint32_t *told)
+/* Logs a line for each of the first few names; *logged counts them. */
+static void log_names(struct fr_ingest *ingest, const struct fr_stream *stream, const struct fr_unknown_names *names,
+                      bool slots, uint32_t *logged)
 {
     const struct fr_partition_position *place = fr_stream_position(ingest, stream);
-    for (; *told < names->n; ++*told) {
+    for (; *logged < names->n; ++*logged) {
         char quoted[2 * FR_UNKNOWN_NAME_MAX];
         fr_log(FR_LOG_WARN, "ingest", slots ? "unknown_slot" : "unknown_key",
                "name=%s topic=%s partition=%" PRId32 " offset=%" PRId64 " note=\"%s\"",
-               fr_log_quote(quoted, sizeof(quoted), names->names[*told]), place->topic, place->partition,
-               ingest->event.offset, unknown_note(ingest, names->names[*told], slots));
+               fr_log_quote(quoted, sizeof(quoted), names->names[*logged]), place->topic, place->partition,
+               ingest->event.offset, unknown_note(ingest, names->names[*logged], slots));
     }
 }
 
-/* What is misspelled trains as absent. */
-static void tell_unknown(struct fr_ingest *ingest, const struct fr_stream *stream)
+/* Logs unknown names, because a value under a misspelled name trains as absent. */
+static void log_unknown(struct fr_ingest *ingest, const struct fr_stream *stream)
 {
     const struct fr_unknown *unknown = fr_decoder_unknown(stream->feed->decoder);
-    tell_names(ingest, stream, &unknown->slots, true, &stream->feed->proof->told_slots);
-    tell_names(ingest, stream, &unknown->keys, false, &stream->feed->proof->told_keys);
+    log_names(ingest, stream, &unknown->slots, true, &stream->feed->proof->logged_slots);
+    log_names(ingest, stream, &unknown->keys, false, &stream->feed->proof->logged_keys);
 }
 
-/* The end of a stream of which records are held waits with them. */
-static bool holds_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
+/* Holds the end of a stream of which records are held; false: none is. */
+static bool hold_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
 {
     if (stream->n_held == 0 || fr_held_replays(ingest))
         return false;
     struct fr_source_event end = {.kind = event->kind, .offset = event->offset};
     if (event->kind == FR_SOURCE_RECORD) /* a record after the end of a bounded run */
         end.kind = FR_SOURCE_END;
-    stream->at_end = true;
+    fr_stream_change_state(ingest, stream, FR_STREAM_END_CAME);
     if (!stream->end_held)
         fr_held_push(ingest, stream, &end, false);
     if (event->kind == FR_SOURCE_FINISHED)
@@ -397,28 +398,28 @@ static bool holds_end(struct fr_ingest *ingest, struct fr_stream *stream, const 
     return true;
 }
 
-static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
+static enum fr_status add_record(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
-    /* What is held, or was cut by a round, is read a second time, or a third when its stream was
-     * begun again meanwhile. */
+    /* A record that was held, or cut by a round, comes a second time, or a third time if its stream
+     * was begun again meanwhile. */
     bool was_held = fr_held_replays(ingest), counted = event->offset < stream->counted;
-    stream->has_interrupted = false;
     if (event->offset < stream->next) {
         ingest->tally.dropped_duplicates++;
         fr_stream_release(stream, event);
         return FR_OK;
     }
     if (stream->end >= 0 && event->offset >= stream->end) {
-        bool held = holds_end(ingest, stream, event);
+        bool held = hold_end(ingest, stream, event);
         fr_stream_release(stream, event);
         if (!held)
-            fr_stream_finish(ingest, stream);
+            fr_stream_change_state(ingest, stream, FR_STREAM_FINISHED);
         return FR_OK;
     }
-    stream->at_end = false;
+    if (stream->state != FR_STREAM_READS)
+        fr_stream_change_state(ingest, stream, FR_STREAM_RECORD_CAME);
     ingest->event = *event;
     ingest->pending_stream = (uint32_t)(stream - ingest->streams);
-    /* some of its items are in effect already */
+    /* some items of the record are in effect already */
     bool again = event->offset == stream->next && stream->item > 0;
     if (!counted) {
         ingest->tally.records++;
@@ -429,11 +430,11 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
     ingest->received_ms = receipt_ms(ingest, again);
     struct fr_record record = {event->value, event->size, event->timestamp_ms, ingest->received_ms};
     enum fr_status status = fr_decode_record(decoder, &record, &ingest->staged, &ingest->reason);
-    tell_unknown(ingest, stream);
+    log_unknown(ingest, stream);
     enum fr_future future = status == FR_OK ? FR_FUTURE_NONE : fr_decoder_refused_future(decoder);
     if (status == FR_OK ? fr_ingest_malformed_accepted(ingest, stream, counted)
                         : fr_ingest_malformed_refused(ingest, stream, future, counted)) {
-        if (!was_held) /* else it is the first one still */
+        if (!was_held) /* otherwise it is still the first of the held records */
             fr_held_push(ingest, stream, &ingest->event, counted);
         fr_ingest_malformed_held(ingest, stream);
         return FR_OK;
@@ -444,29 +445,29 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
         ingest->pending = skipped ? FR_PENDING_SKIP : FR_PENDING_SAMPLES;
     } else {
         if (future != FR_FUTURE_NONE)
-            tell_future(ingest, future);
+            log_future(ingest, future);
         ingest->pending = FR_PENDING_LETTER;
     }
     return fr_assembly_pending(ingest);
 }
 
-static void take_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
+static void reach_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
 {
-    /* Only whether the fixed end is reached: a batch must not depend on when the log was at its
-     * end, which may be where an open transaction begins. */
+    /* In a bounded run only the fixed end counts: a batch must not depend on when the log was at
+     * its end, which may be the beginning of an open transaction. */
     if (stream->end >= 0 && event->offset < stream->end)
         return;
-    if (holds_end(ingest, stream, event))
+    if (hold_end(ingest, stream, event))
         return;
     if (stream->end >= 0) {
-        fr_stream_finish(ingest, stream);
+        fr_stream_change_state(ingest, stream, FR_STREAM_FINISHED);
         return;
     }
-    stream->at_end = true;
+    fr_stream_change_state(ingest, stream, FR_STREAM_END_CAME);
     if (event->offset <= stream->next)
         return;
-    /* Markers and aborted records only: if the position did not move past them,
-     * retention would later look like a loss. */
+    /* Only markers and aborted records follow. If the position did not move past them, retention
+     * would later look like a loss. */
     stream->next = stream->seen = event->offset;
     stream->item = 0;
     fr_stream_moved(ingest, stream);
@@ -474,37 +475,36 @@ static void take_end(struct fr_ingest *ingest, struct fr_stream *stream, const s
 
 enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
-    /* was in the queue when reading ended */
-    if (!fr_stream_is_read(stream)) {
+    if (!fr_stream_is_read(stream)) { /* the event was in the queue when reading ended */
         fr_stream_release(stream, event);
         return FR_OK;
     }
     fr_transaction_event(stream, event);
     switch (event->kind) {
     case FR_SOURCE_RECORD:
-        return take_record(ingest, stream, event);
+        return add_record(ingest, stream, event);
     case FR_SOURCE_END:
-        take_end(ingest, stream, event);
+        reach_end(ingest, stream, event);
         break;
     case FR_SOURCE_FINISHED:
-        if (holds_end(ingest, stream, event))
+        if (hold_end(ingest, stream, event))
             break;
-        take_end(ingest, stream, event);
-        fr_stream_finish(ingest, stream);
+        reach_end(ingest, stream, event);
+        fr_stream_change_state(ingest, stream, FR_STREAM_FINISHED);
         break;
     case FR_SOURCE_RESET:
-        fr_stream_stop(ingest, stream, event->text[0] ? event->text : "the next offset is not in the log");
+        fr_stream_fail(ingest, stream, event->text[0] ? event->text : "the next offset is not in the log");
         break;
     case FR_SOURCE_BROKEN:
-        fr_stream_stop(ingest, stream, event->text);
+        fr_stream_fail(ingest, stream, event->text);
         stream->retry_ns = fr_mono_ns(ingest->clock) + (uint64_t)FR_RECHECK_MS * 1000000u;
         break;
     case FR_SOURCE_MOVED:
-        fr_stream_renew(ingest, stream);
+        fr_stream_change_state(ingest, stream, FR_STREAM_RESTARTED);
         break;
     case FR_SOURCE_GAP:
     case FR_SOURCE_CONNECTED:
-        break; /* of no stream */
+        break; /* no events of a stream */
     }
     fr_stream_release(stream, event);
     return FR_OK;

@@ -1,30 +1,32 @@
 /* Decides which clock is wrong when this host's clock refuses a live record: the record's or this
  * host's (docs/architecture.md, "Time").
  *
- * One witness outvotes nobody: a producer whose clock is ahead writes event time and (CreateTime)
- * Kafka timestamp alike, and must neither move the watermark nor stop the stream. Two outvote this
- * host's clock: the record's event time, and one of
+ * One witness does not suffice: a producer whose clock is ahead writes the same wrong time as event
+ * time and as (CreateTime) Kafka timestamp, and must neither move the watermark nor stop the
+ * stream. Two witnesses suffice against this host's clock: the record's event time, and one of
  *
- * - the clock's own past: the latest time it showed in this run, moved on by the monotonic clock,
- *   or the time of the newest epoch's cut. By that time the record would have been taken, and the
- *   clock is now earlier than it by more than future_max, and by more than the minute that a
- *   correction may set it back. A good record whose Kafka timestamp is of the present minute clears
- *   that: then the past was wrong, and the clock was set right;
+ * - the clock's own past: the latest time it showed in this run, advanced by the monotonic clock,
+ *   or the time of the newest epoch's cut. By that time the record would have been accepted, and
+ *   the clock is now earlier than it by more than future_max, and by more than the minute that a
+ *   correction may set it back. A good record whose Kafka timestamp is of the present minute
+ *   refutes this witness: the past was wrong, and the clock was set right;
  * - the broker's clock, which stamps records of a topic with LogAppendTime: it is further ahead of
- *   ours than future_max, and the record has an event time of its own, not just that timestamp.
+ *   this host's clock than future_max, and the record has an event time that is not just that
+ *   timestamp.
  *
- * The monotonic clock stands still while a machine sleeps. That makes the past later than it was:
- * it then says nothing, never something wrong.
+ * The monotonic clock stands still while a machine sleeps. The clock's past then seems later than
+ * it was, so this witness is missing in that case; it is never wrong.
  *
  * Owner: ingest thread. */
 #include "internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/check.h"
 
-enum { FR_CLOCK_STEP_MS = 60000 }; /* a clock that is set back by no more is being corrected */
+enum { FR_CLOCK_STEP_MS = 60000 }; /* a clock that is set back by at most this is being corrected */
 
 void fr_clocks_init(struct fr_clock_watch *watch, const struct fr_clock *clock, int64_t epoch_wall_ms)
 {
@@ -36,7 +38,7 @@ void fr_clocks_init(struct fr_clock_watch *watch, const struct fr_clock *clock, 
     };
 }
 
-void fr_clocks_look(struct fr_ingest *ingest)
+void fr_clocks_read(struct fr_ingest *ingest)
 {
     struct fr_clock_watch *watch = &ingest->clocks;
     int64_t now_ms = fr_wall_ms(ingest->clock);
@@ -62,7 +64,7 @@ bool fr_clocks_behind(struct fr_ingest *ingest, int64_t t_ms, char *who, size_t 
     const struct fr_source_event *event = &ingest->event;
     int64_t now_ms = ingest->received_ms, allowed_ms = ingest->conf->ingest.future_max_ms;
     char span[32];
-    fr_clocks_look(ingest);
+    fr_clocks_read(ingest);
     if (event->of_broker && event->timestamp_ms - now_ms > allowed_ms && t_ms != event->timestamp_ms) {
         snprintf(who, size, "%s behind the brokers' clock and the records' event times",
                  fr_clocks_span(event->timestamp_ms - now_ms, span, sizeof(span)));
@@ -87,5 +89,15 @@ const char *fr_clocks_span(int64_t ms, char *text, size_t size)
             snprintf(text, size, "%" PRId64 " %s", (ms + units[i].ms / 2) / units[i].ms, units[i].name);
             break;
         }
+    return text;
+}
+
+const char *fr_clocks_utc(int64_t wall_ms, char text[FR_CLOCKS_UTC_MAX])
+{
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm utc;
+    text[0] = '\0';
+    if (gmtime_r(&seconds, &utc))
+        (void)strftime(text, FR_CLOCKS_UTC_MAX, "%Y-%m-%dT%H:%M:%SZ", &utc);
     return text;
 }

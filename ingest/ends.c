@@ -1,16 +1,15 @@
 /* End offsets of a bounded run (--until end, lockstep): fixed once, before the first record is
  * read, so that every restart stops at the same place.
  *
- * Text form: "partitions <n>\n", so that a text that was cut at the end of a line is refused (older
- * texts lack this line), then one "topic partition end\n" line per partition. The end of a file
- * (`file:<path> 0 bytes`) is its size in bytes: a file is read whole, and must not have changed in
- * between. A partition that the text does not name was added later and is not read. --until TIME:
- * the end is the first record with that Kafka timestamp or a later one.
+ * Text form: "partitions <n>\n", by which a text that was cut at the end of a line is refused
+ * (older texts lack this line), then one "topic partition end\n" line for each partition. The end
+ * of a file (`file:<path> 0 bytes`) is its size in bytes: a file is read whole and must not have
+ * changed since. A partition that the text does not name was added later and is not read. With
+ * --until TIME the end is the first record with that Kafka timestamp or a later one.
  *
  * Owner: ingest thread. */
 #include "internal.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -22,29 +21,18 @@
 
 static const char count_word[] = "partitions ";
 
-/* A decimal number of [0, max] that ends at `stop`. */
-static bool parse_number(const char *text, char stop, int64_t max, int64_t *out)
-{
-    char *rest;
-    errno = 0;
-    long long number = strtoll(text, &rest, 10);
-    if (*text < '0' || *text > '9' || errno != 0 || *rest != stop || number > max)
-        return false;
-    *out = number;
-    return true;
-}
-
 static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, struct fr_err *err)
 {
     char topic[FR_TOPIC_MAX];
     int64_t partition, end;
-    /* from the back: a path may hold spaces */
+    /* searched from the end of the line, because a path may hold spaces */
     const char *second = strrchr(line, ' '), *first = second;
     while (first && first > line && *--first != ' ')
         continue;
     size_t size = first ? (size_t)(first - line) : 0;
-    if (!second || size == 0 || size >= sizeof(topic) || !parse_number(first + 1, ' ', INT32_MAX, &partition) ||
-        !parse_number(second + 1, 0, INT64_MAX, &end))
+    if (!second || size == 0 || size >= sizeof(topic) ||
+        !fr_ingest_parse_offset(first + 1, (size_t)(second - first - 1), INT32_MAX, &partition) ||
+        !fr_ingest_parse_offset(second + 1, strlen(second + 1), INT64_MAX, &end))
         return fr_err_set(err, FR_E_CORRUPT,
                           "lockstep.end of the state directory: \"%.80s\" is not \"topic partition end\"; " RESTORE_IT,
                           line);
@@ -67,13 +55,14 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
                       partition, topic);
 }
 
-/* -1: the text is of an older version, which did not say it. */
+/* Reads the number of partitions; -1: an older version wrote the text, without that number. */
 static int64_t partitions_of(char **text)
 {
     int64_t n = -1;
-    if (strncmp(*text, count_word, sizeof(count_word) - 1) == 0 &&
-        parse_number(*text + sizeof(count_word) - 1, '\n', UINT32_MAX, &n))
-        *text = strchr(*text, '\n') + 1;
+    const char *number = *text + sizeof(count_word) - 1;
+    size_t size = strncmp(*text, count_word, sizeof(count_word) - 1) == 0 ? strcspn(number, "\n") : 0;
+    if (size && number[size] == '\n' && fr_ingest_parse_offset(number, size, UINT32_MAX, &n))
+        *text += sizeof(count_word) + size;
     return n;
 }
 
@@ -120,8 +109,8 @@ enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_s
     return FR_OK;
 }
 
-/* One that the ends do not name was added later and is not read. */
-enum fr_status fr_ends_take_partition(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
+/* A partition that the ends do not name was added later and is not read. */
+enum fr_status fr_ends_apply_partition(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
     (void)ingest;
     (void)err;
@@ -144,7 +133,7 @@ static enum fr_status ask(struct fr_ingest *ingest, struct fr_err *err)
     if (status == FR_OK && ingest->fix_end)
         status = ingest->fix_end(ingest->fix_end_self, (const char *)text.data, text.size - 1, err);
     if (status == FR_OK)
-        /* a start that is repeated keeps them */
+        /* a start that is repeated uses the same ends */
         ingest->end_offsets = fr_strdup((const char *)text.data);
     fr_buffer_release(&text);
     return status;
@@ -156,7 +145,7 @@ enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
         const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-        status = stream->feed->take_end(ingest, stream, err);
+        status = stream->feed->apply_end(ingest, stream, err);
         if (status == FR_OK && stream->end > stream->high)
             status = fr_err_set(err, FR_E_LOST,
                                 "%s/%" PRId32 ": the log ends at %" PRId64 ", before the end %" PRId64
@@ -170,7 +159,7 @@ enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
     return status;
 }
 
-void fr_ends_tell(const struct fr_ingest *ingest)
+void fr_ends_log(const struct fr_ingest *ingest)
 {
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
         const struct fr_stream *stream = &ingest->streams[i];

@@ -1,11 +1,12 @@
-/* Files, which are read before any topic: one source whose partitions are files, and what its
- * streams do in their own way.
+/* Files, which are read before any topic: one source whose partitions are files, and the operations
+ * that differ for the streams of files.
  *
  * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp,
- * no key. At most one file is open at a time: the caller begins one, reads it until it is finished,
- * begins the next. A file whose path is written in another way than before (relative or absolute,
- * through a link) is the same one and gets that name. Whether a file still is the one that was read
- * shows when its last delivered line comes by again: it is begun there. Owner: ingest thread. */
+ * no key. At most one file is open at a time: the caller begins a file, reads it until it is
+ * finished, and begins the next. A file whose path is written differently than before (relative or
+ * absolute, through a link) is the same file, and its position gets the new name. A file is begun
+ * at its last delivered line, and that line shows whether the file is still the one that was read.
+ * Owner: ingest thread. */
 #include "files.h"
 
 #include <errno.h>
@@ -29,11 +30,16 @@ struct files {
     const struct fr_conf *conf;
     uint32_t n;
     struct fr_source_partition *names; /* [n] the layout */
-    bool *renamed;                     /* [n] the state had it under another name */
+    bool *renamed;                     /* [n] the state had the file under another name */
     struct fr_lines *lines;            /* of the open file */
     uint32_t open;
-    char length[24]; /* of the last line that was too long, for its letter */
+    char length[24]; /* bytes of the last line that was too long, for its dead letter */
 };
+
+static const char *path_in(const char *topic)
+{
+    return topic + sizeof(FR_FILE_TOPIC) - 1;
+}
 
 /* ---- the source ---- */
 
@@ -47,7 +53,7 @@ static enum fr_status discover(void *self, struct fr_source_layout *out, struct 
 
 static enum fr_status open_regular(const char *path, int *out, struct stat *what, struct fr_err *err)
 {
-    /* not to wait for the writer of a pipe */
+    /* O_NONBLOCK: opening a pipe must not wait for its writer */
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return fr_err_set(err,
@@ -78,7 +84,7 @@ static enum fr_status begin(void *self, uint32_t partition, int64_t offset, stru
     FR_CHECK(!files->lines);
     int file = -1;
     struct stat what;
-    enum fr_status status = open_regular(fr_file_path(files->names[partition].topic), &file, &what, err);
+    enum fr_status status = open_regular(path_in(files->names[partition].topic), &file, &what, err);
     if (status != FR_OK)
         return status;
     uint64_t record_max = files->conf->ingest.record_max;
@@ -100,18 +106,18 @@ static enum fr_status poll_line(void *self, int64_t partition, int wait_ms, stru
 {
     struct files *files = self;
     (void)partition;
-    if (!files->lines) { /* the next file is waited for, or there is none */
+    if (!files->lines) { /* the next file is not there yet, or there is none */
         nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
         return FR_AGAIN;
     }
     struct fr_line line;
-    const char *path = fr_file_path(files->names[files->open].topic);
+    const char *path = path_in(files->names[files->open].topic);
     struct fr_err why = {0};
     enum fr_status status = fr_lines_next(files->lines, &line, &why);
     if (status == FR_E_CORRUPT)
         return fr_err_set(err, status,
                           "ingest.files: %s is damaged or cut off after line %" PRId64
-                          " (%s); put the whole file there and start again: reading goes on where it stopped",
+                          " (%s); put the whole file there and start again: reading continues where it stopped",
                           path, line.number, why.text);
     if (status < 0)
         return fr_err_set(err, status, "ingest.files: %s: %s", path, why.text);
@@ -149,14 +155,14 @@ static void close_files(void *self)
     free(files);
 }
 
-/* ---- its streams ---- */
+/* ---- streams of files ---- */
 
 static const char *path_of(const struct fr_ingest *ingest, const struct fr_stream *stream)
 {
-    return fr_file_path(fr_stream_position(ingest, stream)->topic);
+    return path_in(fr_stream_position(ingest, stream)->topic);
 }
 
-/* what: as it is if nothing was opened. */
+/* Writes *what only if the file was opened. */
 static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *stream, struct stat *what,
                                  struct fr_err *err)
 {
@@ -167,10 +173,8 @@ static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *str
                           "ingest.files: %s was not read before the topics were, and files come first; take it out of "
                           "ingest.files, or begin with another state_dir",
                           path);
-    if (ingest->past_files) { /* need not even be there any more */
-        fr_stream_finish(ingest, stream);
-        return FR_OK;
-    }
+    if (ingest->past_files) /* the file need not even be there any more */
+        return FR_EOF;
     enum fr_status status = open_regular(path, &file, what, err);
     if (status != FR_OK)
         return status;
@@ -183,7 +187,7 @@ static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *str
         return fr_err_set(err, FR_E_INVALID, "ingest.files: %s %s", path, problem);
     if (stream->next < 0)
         stream->next = 0;
-    stream->from = stream->mark.offset >= 0 ? stream->mark.offset : stream->next;
+    stream->check.from = stream->mark.offset >= 0 ? stream->mark.offset : stream->next;
     fr_stream_resolve(ingest, stream);
     const struct files *files = stream->feed->source.self;
     if (files->renamed[stream->partition])
@@ -191,10 +195,10 @@ static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *str
     return FR_OK;
 }
 
-/* A link, a hard link, or another way to write the path of a file before it: its lines would be
- * trained once under each name. */
-static enum fr_status check_other(const struct fr_ingest *ingest, struct fr_stream **streams, const struct stat *whats,
-                                  uint32_t index, struct fr_err *err)
+/* Refuses a link, a hard link, or another way to write the path of an earlier file, because its
+ * lines would be trained once under each name. */
+static enum fr_status check_distinct(const struct fr_ingest *ingest, struct fr_stream **streams,
+                                     const struct stat *whats, uint32_t index, struct fr_err *err)
 {
     for (uint32_t i = 0; i < index && S_ISREG(whats[index].st_mode); i++)
         if (S_ISREG(whats[i].st_mode) && whats[i].st_dev == whats[index].st_dev &&
@@ -206,7 +210,8 @@ static enum fr_status check_other(const struct fr_ingest *ingest, struct fr_stre
     return FR_OK;
 }
 
-/* Files are read one after the other: an absent file is waited for, and so are all later files. */
+/* Files are read one after the other, so an absent file ends the check: all later files wait,
+ * too. */
 static enum fr_status check(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
@@ -214,8 +219,11 @@ static enum fr_status check(struct fr_ingest *ingest, struct fr_stream **streams
     for (uint32_t i = 0; status == FR_OK && i < n; i++) {
         status = check_file(ingest, streams[i], &whats[i], err);
         if (status == FR_OK)
-            status = check_other(ingest, streams, whats, i, err);
-        streams[i]->there = status;
+            status = check_distinct(ingest, streams, whats, i, err);
+        streams[i]->check.answer = status;
+        if (status < 0)
+            snprintf(streams[i]->check.why, sizeof(streams[i]->check.why), "%.300s", err->text);
+        status = status < 0 ? status : FR_OK;
     }
     free(whats);
     return status;
@@ -231,7 +239,7 @@ static enum fr_status ask_end(struct fr_ingest *ingest, const struct fr_stream *
     return FR_OK;
 }
 
-static enum fr_status take_end(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
+static enum fr_status apply_end(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
     if (stream->state == FR_STREAM_DONE)
         return FR_OK;
@@ -255,7 +263,6 @@ enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_stream *strea
     const char *remedy =
         "put the file that was read there, or begin with another state_dir; taken out of ingest.files, "
         "what is left of it is not read";
-    stream->state = FR_STREAM_READING;
     if (event->kind == FR_SOURCE_FINISHED)
         return fr_err_set(err, FR_E_MISMATCH,
                           "ingest.files: %s ends after %" PRId64 " lines, %" PRId64 " of it were read: it was cut; %s",
@@ -266,6 +273,7 @@ enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_stream *strea
                           "ingest.files: line %" PRId64
                           " of %s (counted from 0) is not the one that was read: it was changed; %s",
                           stream->mark.offset, path, remedy);
+    fr_stream_change_state(ingest, stream, FR_STREAM_MARK_MATCHED);
     return FR_OK;
 }
 
@@ -281,7 +289,7 @@ static bool is_configured(const struct fr_conf *conf, const char *path)
     return false;
 }
 
-/* Of a file that is not there the path decides. */
+/* If one of the files is not there, the paths decide. */
 static bool is_same_file(const char *path, const char *other)
 {
     struct stat a, b;
@@ -293,7 +301,7 @@ static bool is_same_file(const char *path, const char *other)
 }
 
 /* A relative path leads elsewhere from another working directory, where nothing shows whether a
- * file of the same name is the one that was read. */
+ * file of that name is the one that was read. */
 static void warn_of_likely_same(const char *path, const char *other)
 {
     const char *name = strrchr(path, '/'), *other_name = strrchr(other, '/');
@@ -307,8 +315,8 @@ static void warn_of_likely_same(const char *path, const char *other)
             path, other);
 }
 
-/* Of a file without a position: the one of the same file under a path that is configured no
- * more. */
+/* Finds the position of a file that has none under its name, but has one under a path that is no
+ * longer configured. */
 static struct fr_partition_position *find_same(const struct fr_conf *conf, struct fr_positions *known,
                                                const struct fr_source_partition *name)
 {
@@ -318,12 +326,12 @@ static struct fr_partition_position *find_same(const struct fr_conf *conf, struc
             return NULL;
     for (uint32_t i = 0; i < known->count && !same; i++) {
         struct fr_partition_position *p = &known->partitions[i];
-        if (!fr_is_file_topic(p->topic) || is_configured(conf, fr_file_path(p->topic)))
+        if (!fr_is_file_topic(p->topic) || is_configured(conf, path_in(p->topic)))
             continue;
-        if (is_same_file(fr_file_path(name->topic), fr_file_path(p->topic)))
+        if (is_same_file(path_in(name->topic), path_in(p->topic)))
             same = p;
         else
-            warn_of_likely_same(fr_file_path(name->topic), fr_file_path(p->topic));
+            warn_of_likely_same(path_in(name->topic), path_in(p->topic));
     }
     return same;
 }
@@ -358,9 +366,9 @@ void fr_files_open(const struct fr_conf *conf, struct fr_positions *known, struc
                 .close = close_files,
             },
         .decoder = fr_decoder_new(conf),
-        .in_turn = true,
+        .one_by_one = true,
         .check = check,
         .ask_end = ask_end,
-        .take_end = take_end,
+        .apply_end = apply_end,
     };
 }

@@ -1,15 +1,16 @@
 /* Events that were read and have no effect yet: records that were refused while it is open whether
- * the records or this host are at fault, and what came after them (malformed.c decides).
+ * the records or this host are at fault, and the events that came after them (malformed.c decides).
  *
- * Their positions stand still, so that nothing is lost by a crash or a stop: the next start reads
- * them again. When they are to take effect they are replayed from the first to the last, as if they
- * were read then, each decoded again and held against the clock of that moment, before anything
- * else is read. Rejected: reading them from the log again (retention may have taken them, a gzip
- * file is read from its beginning), and holding on to librdkafka's messages (letters.c).
+ * The positions of held records stand still, so a crash or a stop loses nothing: the next start
+ * reads the records again. When the events are to take effect, they are replayed from the first to
+ * the last as if they were read then, before anything else is read: each record is decoded again
+ * and judged by the clock of that moment. Rejected: reading the records from the log again
+ * (retention may have deleted them, and a gzip file is read from its beginning), and keeping
+ * librdkafka's messages (letters.c).
  *
- * Invariant: while they take effect no stream is halted (log_identity.c), so none of them is
- * forgotten then, and the pending record may point into the first one. Limit: FR_HELD_BYTES_MAX, or
- * one event. Lockstep holds none: its batches are a function of the log.
+ * Invariant: while events are replayed no stream is halted (log_identity.c), so no event is dropped
+ * then, and the pending record may point into the first event. Limit: FR_HELD_BYTES_MAX, or one
+ * event. Lockstep holds nothing, because its batches are a function of the log.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -92,7 +93,7 @@ bool fr_held_is_full(const struct fr_ingest *ingest)
     return ingest->held.bytes >= FR_HELD_BYTES_MAX;
 }
 
-/* Of what the event held. */
+/* Frees what the event keeps. */
 static void drop(struct fr_ingest *ingest, struct fr_held *record)
 {
     struct fr_stream *stream = &ingest->streams[record->stream];

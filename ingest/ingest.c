@@ -1,14 +1,16 @@
-/* The ingest thread's turn: pending work, the next record, the batch timer; and what other threads
- * ask of it. Files are read one after the other, partitions of topics when all files are at their
- * ends (fr_stream_its_turn).
+/* Life and steps of ingest: pending work, the next record, the batch timer; and the calls of other
+ * threads. Files are read one after the other, partitions of topics when all files are at their
+ * ends (fr_stream_may_be_read).
  *
- * A turn never polls while a record is unfinished or no batch is at hand, which is the whole of
- * back-pressure: the source's own bounded queue fills and fetching stops. Live: any partition,
- * batches close by size or time. Lockstep: `lockstep.records` records of each partition in turn
- * make a batch; while the model is young, one record after the other of the partition that has
- * given the fewest; no clock is asked. A bounded run ends with one batch without samples, whether
- * or not the last record's batch was full, so that a restart just before the end gives the same
- * batches. Owner: ingest thread; `shared` is the meeting point with others, under its mutex. */
+ * A step does not poll while a record is unfinished or no batch is at hand. Nothing else is needed
+ * for back-pressure: the source's own bounded queue fills, and fetching stops. Live, records come
+ * from any partition, and batches close by size or time. In lockstep, `lockstep.records` records of
+ * each partition, one partition after the other, make a batch; while the model is young, the next
+ * record comes from the partition that has delivered the fewest. No clock decides there. A bounded
+ * run ends with one batch without samples, whether or not the last record's batch was full, so that
+ * a restart just before the end gives the same batches.
+ *
+ * Owner: ingest thread; `shared` is exchanged with other threads, under its mutex. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -21,7 +23,7 @@
 
 /* ---- life ---- */
 
-/* As often as the client refreshes what it knows of topics, when that is asked for below 30 s. */
+/* Partitions are looked for as often as the client refreshes its metadata, at least every 30 s. */
 static uint32_t discover_ms(const struct fr_conf *conf)
 {
     long wanted = FR_DISCOVER_MS;
@@ -51,7 +53,7 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
         .first = ingest->n_files,
         .check = fr_streams_check_partitions,
         .ask_end = fr_ends_ask_partition,
-        .take_end = fr_ends_take_partition,
+        .apply_end = fr_ends_apply_partition,
     };
     ingest->file_conf = *conf;
     ingest->file_conf.ingest.format = FR_FORMAT_JSON;
@@ -145,8 +147,8 @@ void fr_ingest_free(struct fr_ingest *ingest)
     if (ingest->pending != FR_PENDING_NONE)
         fr_stream_release(&ingest->streams[ingest->pending_stream], &ingest->event);
     for (uint32_t i = 0; i < ingest->n_streams; i++)
-        if (ingest->streams[i].has_interrupted)
-            fr_stream_release(&ingest->streams[i], &ingest->streams[i].interrupted);
+        if (ingest->streams[i].state == FR_STREAM_CUT)
+            fr_stream_release(&ingest->streams[i], &ingest->streams[i].remainder);
     if (ingest->own_sink)
         ingest->sink.close(ingest->sink.self);
     struct fr_feed *feeds[] = {&ingest->files, &ingest->topics};
@@ -172,7 +174,7 @@ void fr_ingest_free(struct fr_ingest *ingest)
     free(ingest);
 }
 
-/* ---- what other threads see ---- */
+/* ---- calls of other threads ---- */
 
 void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions)
 {
@@ -180,7 +182,7 @@ void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions)
     pthread_mutex_lock(&shared->mutex);
     if (positions->cluster_id[0] == 0)
         memcpy(positions->cluster_id, shared->known.cluster_id, sizeof(positions->cluster_id));
-    /* a file's path may be written in another way now */
+    /* the path of a file may be written differently now */
     for (uint32_t i = 0; i < positions->count; i++)
         memcpy(positions->partitions[i].topic, shared->known.partitions[i].topic, FR_TOPIC_MAX);
     uint32_t had = shared->skips_due ? 0 : positions->count;
@@ -223,7 +225,7 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
     uint32_t there = 0, stopped = ingest->n_stopped;
     if (status == FR_OK)
         status = fr_streams_check(ingest, false, &there, err);
-    /* Live, those that are there begin. */
+    /* Live, those that can be read begin. */
     if (status == FR_OK && there < stopped && (ingest->until_end || there == 0))
         status = fr_err_set(err, FR_E_UNAVAILABLE, "%s", ingest->problem);
     if (status == FR_OK)
@@ -231,8 +233,7 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
     if (status == FR_OK && ingest->until_end)
         status = fr_ends_fix(ingest, err);
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++)
-        if (ingest->streams[i].state == FR_STREAM_STOPPED && ingest->streams[i].there == FR_OK &&
-            fr_stream_its_turn(ingest, &ingest->streams[i]))
+        if (ingest->streams[i].state == FR_STREAM_READY && fr_stream_may_be_read(ingest, &ingest->streams[i]))
             status = fr_stream_begin(ingest, &ingest->streams[i], err);
     if (status == FR_OK) {
         if (ingest->topics.source.self)
@@ -243,34 +244,36 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
         if (ingest->withholding)
             ingest->sink.withhold(ingest->sink.self, true);
         ingest->discover_ns = fr_mono_ns(ingest->clock);
-        ingest->look_ns = ingest->discover_ns + (uint64_t)FR_LOOK_MS * 1000000u;
+        ingest->identify_ns = ingest->discover_ns + (uint64_t)FR_IDENTIFY_MS * 1000000u;
         ingest->started = true;
     }
     fr_ingest_publish_status(ingest);
     return status;
 }
 
-/* ---- a turn ---- */
+/* ---- a step ---- */
 
-/* A file has its batches for itself: whether the stream of the round may go into the open batch. */
-static bool same_turn(const struct fr_ingest *ingest)
+/* Whether the stream of the round may go into the open batch. A batch has records of one file
+ * only. */
+static bool fits_open_batch(const struct fr_ingest *ingest)
 {
     return ingest->open->n_positions == 0 ||
-           ingest->streams[ingest->touched[0]].turn == ingest->streams[ingest->round_stream].turn;
+           ingest->streams[ingest->touched[0]].order == ingest->streams[ingest->round_stream].order;
 }
 
-/* While the model is young, rounds are not used: a round may hold far more samples than a batch,
- * and a partition must not run ahead of the others by that many batches. The partition that has
- * delivered the fewest records delivers the next one, so the choice is a function of the ledgers; a
- * partition that was cut inside a record continues with that record. A batch takes at most as many
- * records as a round; from files they are also taken one at a time. */
-static bool young_stream(struct fr_ingest *ingest)
+/* Chooses the stream whose record comes next while the model is young; false: the batch is full of
+ * records. Rounds are not used then, because a round may hold far more samples than a batch, and a
+ * partition must not run ahead of the others by that many batches. The partition that has delivered
+ * the fewest records comes next, so the choice is a function of the ledgers; a partition that was
+ * cut within a record continues with that record. A batch has at most as many records as a round;
+ * files, too, are read one record at a time. */
+static bool choose_young_stream(struct fr_ingest *ingest)
 {
     struct fr_stream *found = NULL;
-    uint32_t n = 0; /* of the run, read to their ends or not; a file is one */
-    for (uint32_t i = ingest->turn; i < ingest->n_streams; i++) {
+    uint32_t n = 0; /* streams of the run, whether read to their ends or not */
+    for (uint32_t i = ingest->order; i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
-        if (stream->turn != ingest->turn)
+        if (stream->order != ingest->order)
             continue;
         n += stream->end != 0;
         if (stream->state != FR_STREAM_DONE && (!found || stream->delivered < found->delivered))
@@ -279,32 +282,32 @@ static bool young_stream(struct fr_ingest *ingest)
     if (!found || ingest->round_taken >= (uint64_t)ingest->conf->ingest.lockstep_records * n)
         return false;
     ingest->round_stream = (uint32_t)(found - ingest->streams);
-    return same_turn(ingest);
+    return fits_open_batch(ingest);
 }
 
-/* The partition or file whose record comes next; false: the round is over. */
-static bool round_stream(struct fr_ingest *ingest)
+/* Chooses the partition or file whose record comes next; false: the round is over. */
+static bool choose_round_stream(struct fr_ingest *ingest)
 {
     if (fr_assembly_young(ingest))
-        return young_stream(ingest);
+        return choose_young_stream(ingest);
     for (; ingest->round_stream < ingest->n_streams; ingest->round_stream++, ingest->round_taken = 0)
         if (ingest->streams[ingest->round_stream].state != FR_STREAM_DONE &&
             ingest->round_taken < ingest->conf->ingest.lockstep_records)
-            return same_turn(ingest);
+            return fits_open_batch(ingest);
     return false;
 }
 
-static enum fr_status take_event(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event,
-                                 struct fr_err *err)
+static enum fr_status handle_event(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event,
+                                   struct fr_err *err)
 {
     bool finished = event->kind == FR_SOURCE_FINISHED;
-    if (stream->state == FR_STREAM_VERIFYING || (finished && stream->item))
+    if (stream->state == FR_STREAM_VERIFIES || (finished && stream->item))
         return fr_files_verify(ingest, stream, event, err);
-    if (stream->troubled && fr_stream_is_read(stream) &&
+    if (stream->interrupted && fr_stream_is_read(stream) &&
         (event->kind == FR_SOURCE_RECORD || event->kind == FR_SOURCE_END || finished))
-        fr_stream_recovered(ingest, stream);
+        fr_stream_recover(ingest, stream);
     enum fr_status status = fr_assembly_event(ingest, stream, event);
-    /* What comes next is begun at once. */
+    /* The next file, or the topics, begin at once. */
     return status == FR_OK && finished ? fr_streams_revive(ingest, err) : status;
 }
 
@@ -316,7 +319,8 @@ static void nap(int wait_ms)
 /* FR_OK: a batch was closed or an event handled; FR_AGAIN: nothing came within wait_ms. */
 static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
-    bool over = ingest->lockstep ? !round_stream(ingest) : ingest->until_end && ingest->n_done == ingest->n_streams;
+    bool over =
+        ingest->lockstep ? !choose_round_stream(ingest) : ingest->until_end && ingest->n_done == ingest->n_streams;
     if (over && ingest->n_done == ingest->n_streams) {
         enum fr_status status = fr_ingest_malformed_end(ingest, err);
         if (status != FR_OK)
@@ -343,11 +347,11 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
         struct fr_stream *stream = &ingest->streams[ingest->round_stream];
         feed = stream->feed;
         from = stream->partition;
-        if (stream->has_interrupted) {
-            event = stream->interrupted;
-            return take_event(ingest, stream, &event, err);
+        if (stream->state == FR_STREAM_CUT) {
+            event = stream->remainder;
+            return handle_event(ingest, stream, &event, err);
         }
-        if (!fr_stream_is_read(stream)) { /* its turn: nothing else may go first */
+        if (!fr_stream_is_read(stream)) { /* no other stream may come first */
             nap(wait_ms);
             return FR_AGAIN;
         }
@@ -358,18 +362,18 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
         return status;
     if (event.kind == FR_SOURCE_GAP || event.kind == FR_SOURCE_CONNECTED) {
         status = fr_streams_identify(ingest, event.kind == FR_SOURCE_CONNECTED, err);
-        return status == FR_OK ? FR_AGAIN : status; /* which took a while: enough of a turn */
+        return status == FR_OK ? FR_AGAIN : status; /* the check took a while: the step ends */
     }
     FR_CHECK(feed->first + event.partition < ingest->n_streams);
-    return take_event(ingest, &ingest->streams[feed->first + event.partition], &event, err);
+    return handle_event(ingest, &ingest->streams[feed->first + event.partition], &event, err);
 }
 
-/* An event that was held takes effect. */
-static enum fr_status replay(struct fr_ingest *ingest, struct fr_err *err)
+/* Lets the next held event take effect. */
+static enum fr_status replay_held(struct fr_ingest *ingest, struct fr_err *err)
 {
     struct fr_source_event event;
     struct fr_stream *stream;
-    return fr_held_next(ingest, &stream, &event) ? take_event(ingest, stream, &event, err) : FR_OK;
+    return fr_held_next(ingest, &stream, &event) ? handle_event(ingest, stream, &event, err) : FR_OK;
 }
 
 static int poll_wait_ms(struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t now_ns)
@@ -383,17 +387,17 @@ static int poll_wait_ms(struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t
     return (int)((wait_ns + 999999u) / 1000000u);
 }
 
-/* Reading is paused: what was read before is still handed on. */
-static void idle(struct fr_ingest *ingest, int wait_ms)
+/* Reading is paused: the batches of what was read before are still pushed. */
+static void wait_paused(struct fr_ingest *ingest, int wait_ms)
 {
     if (fr_assembly_due(ingest, fr_mono_ns(ingest->clock)) && !ingest->ready)
         fr_assembly_close(ingest);
     if (fr_assembly_ready(ingest, 0) < 0)
-        return; /* a ring was closed: the next turn says so */
+        return; /* a ring was closed: the next step returns that */
     nap(wait_ms);
 }
 
-static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
+static enum fr_status read_records(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
     uint64_t deadline_ns = fr_mono_ns(ingest->clock) + (uint64_t)wait_ms * 1000000u;
     enum fr_status status = FR_OK;
@@ -402,7 +406,7 @@ static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err 
     for (uint32_t i = 0; i < FR_STEP_RECORDS_MAX; i++) {
         status = fr_ingest_malformed_pauses(ingest, err);
         if (status == FR_AGAIN)
-            idle(ingest, wait_ms);
+            wait_paused(ingest, wait_ms);
         if (status != FR_OK)
             return status;
         status = fr_assembly_ready(ingest, i == 0 ? wait_ms : 0);
@@ -418,12 +422,12 @@ static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err 
             worked = true;
             continue;
         }
-        fr_ingest_malformed_look(ingest, now);
+        fr_ingest_malformed_decide_due(ingest, now);
         if (ingest->pending != FR_PENDING_NONE)
             status = fr_assembly_pending(ingest);
         else if (fr_held_replays(ingest))
-            status = replay(ingest, err);
-        else if ((status = fr_streams_look(ingest, now, err)) == FR_OK)
+            status = replay_held(ingest, err);
+        else if ((status = fr_streams_identify_some(ingest, now, err)) == FR_OK)
             status = next_event(ingest, poll_wait_ms(ingest, deadline_ns, now), err);
         if (status == FR_AGAIN && ingest->open && fr_assembly_due(ingest, fr_mono_ns(ingest->clock)))
             continue;
@@ -434,7 +438,7 @@ static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err 
     return status == FR_AGAIN && worked ? FR_OK : status;
 }
 
-static enum fr_status look_for_partitions(struct fr_ingest *ingest, struct fr_err *err)
+static enum fr_status discover_partitions(struct fr_ingest *ingest, struct fr_err *err)
 {
     uint64_t now = fr_mono_ns(ingest->clock);
     char problem[256];
@@ -454,16 +458,16 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
     if (!ingest->started)
         return fr_err_set(err, FR_E_STATE, "ingest: a step before the start");
     pass_commit(ingest, false);
-    fr_clocks_look(ingest);
+    fr_clocks_read(ingest);
     if (ingest->polled->source.rest)
         ingest->polled->source.rest(ingest->polled->source.self);
-    enum fr_status status = look_for_partitions(ingest, err);
+    enum fr_status status = discover_partitions(ingest, err);
     if (status == FR_OK)
-        status = fr_streams_look(ingest, fr_mono_ns(ingest->clock), err);
+        status = fr_streams_identify_some(ingest, fr_mono_ns(ingest->clock), err);
     if (status == FR_OK && ingest->n_stopped)
         status = fr_streams_revive(ingest, err);
     if (status == FR_OK)
-        status = turn(ingest, wait_ms, err);
+        status = read_records(ingest, wait_ms, err);
     fr_ingest_publish_status(ingest);
     return status;
 }
@@ -472,6 +476,6 @@ void fr_ingest_serve(struct fr_ingest *ingest)
 {
     FR_CHECK(ingest->started);
     pass_commit(ingest, false);
-    ingest->drained = false; /* nobody polls */
+    ingest->drained = false; /* there was no poll */
     fr_ingest_publish_status(ingest);
 }

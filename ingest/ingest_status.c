@@ -1,7 +1,7 @@
-/* The status of ingest: what a turn publishes, and the copy that other threads take. Several
+/* The status of ingest: what each step publishes, and the copy that other threads get. Several
  * problems may be present; `problem` holds the one that is shown first.
  *
- * Owner: ingest thread; `shared` is the meeting point with others, under its mutex. */
+ * Owner: ingest thread; `shared` is exchanged with other threads, under its mutex. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -25,18 +25,18 @@ static int64_t lag_ms(const struct fr_ingest *ingest, bool at_end)
     return lag > 0 ? lag : 0;
 }
 
+/* Whether no stream that is next in order can be read, or a topic is gone. */
 static bool stands(const struct fr_ingest *ingest)
 {
     uint32_t waiting = 0, others = 0;
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
         const struct fr_stream *stream = &ingest->streams[i];
-        if (stream->state == FR_STREAM_DONE || !fr_stream_its_turn(ingest, stream))
+        if (stream->state == FR_STREAM_DONE || !fr_stream_may_be_read(ingest, stream))
             continue;
-        bool waits = stream->state == FR_STREAM_STOPPED && stream->there != FR_OK;
-        if (waits && stream->there == FR_E_NOT_FOUND)
+        if (stream->state == FR_STREAM_GONE)
             return true;
-        waiting += waits;
-        others += !waits;
+        waiting += fr_stream_is_waiting(stream);
+        others += !fr_stream_is_waiting(stream);
     }
     return waiting > 0 && others == 0;
 }
@@ -54,7 +54,7 @@ void fr_ingest_publish_status(struct fr_ingest *ingest)
 {
     struct fr_dead_counts dead = {0};
     if (ingest->drained)
-        fr_transactions_look(ingest);
+        fr_transactions_note_waiting(ingest);
     ingest->sink.counts(ingest->sink.self, &dead);
     struct fr_ingest_status status = ingest->tally;
     status.dead_sent = dead.sent;
@@ -63,15 +63,15 @@ void fr_ingest_publish_status(struct fr_ingest *ingest)
     status.n_partitions = ingest->n_streams;
     status.at_end = ingest->n_streams > 0;
     for (uint32_t i = 0; i < ingest->n_streams; i++)
-        status.at_end &= ingest->streams[i].at_end && ingest->streams[i].n_held == 0;
+        status.at_end &= fr_stream_is_at_end(&ingest->streams[i]) && ingest->streams[i].n_held == 0;
     status.lag_ms = lag_ms(ingest, status.at_end);
     status.stands = ingest->started && stands(ingest);
     char *brokers = status.problems[FR_INGEST_PROBLEM_BROKERS];
     status.connected = fr_is_connected(ingest, brokers, FR_PROBLEM_MAX);
-    if (ingest->started && status.connected == ingest->said_down) {
+    if (ingest->started && status.connected == ingest->logged_down) {
         char quoted[320];
-        ingest->said_down = !status.connected;
-        if (ingest->said_down)
+        ingest->logged_down = !status.connected;
+        if (ingest->logged_down)
             fr_log(FR_LOG_WARN, "ingest", "disconnected", "reason=%s", fr_log_quote(quoted, sizeof(quoted), brokers));
         else
             fr_log(FR_LOG_INFO, "ingest", "connected", NULL);
@@ -102,7 +102,7 @@ void fr_ingest_publish_status(struct fr_ingest *ingest)
         const struct fr_source *source = &stream->feed->source;
         int64_t high = fr_stream_is_read(stream) && source->high ? source->high(source->self, stream->partition) : -1;
         high = high > stream->high ? high : stream->high;
-        partitions[i].waits = stream->state == FR_STREAM_STOPPED && fr_stream_its_turn(ingest, stream);
+        partitions[i].waits = fr_stream_is_stopped(stream) && fr_stream_may_be_read(ingest, stream);
         partitions[i].next_offset = stream->seen;
         partitions[i].transaction_ms = fr_transaction_waited_ms(ingest, stream);
         partitions[i].high = high > stream->seen ? high : stream->seen;

@@ -1,13 +1,14 @@
-/* Dead letters: of records that are malformed, sent when decoded; and of records whose samples the
- * owner loop found unfit to train, sent before their batch takes effect.
+/* Dead letters of two kinds: of malformed records, sent when the record is decoded; and of records
+ * whose samples the owner loop found unfit to train, sent before their batch takes effect.
  *
- * For the latter the bytes of every record travel with its samples' batch (batch/records.h), at
- * most FR_BATCH_BYTES_MIN, or FR_BYTES_PER_SAMPLE a sample of ingest.batch_size: then the batch
- * closes, which like the bound on ids is a function of the records alone. Rejected: reading such a
- * record again (retention may have taken it, a gzip file is read from its beginning), and holding
- * on to librdkafka's messages (they pin fetch buffers that no limit of ours counts). Letters of
- * both kinds have numbers of one series, given by the sink. Owners: the ingest thread, except
- * fr_ingest_dead_letter and `lettered`, which are the owner loop's. */
+ * For the second kind the bytes of every record travel with the batch of its samples
+ * (batch/records.h): at most FR_BATCH_BYTES_MIN, or FR_BYTES_PER_SAMPLE for each sample of
+ * ingest.batch_size. At that limit the batch closes, which like the limit on ids is a function of
+ * the records alone. Rejected: reading such a record again (retention may have deleted it, and a
+ * gzip file is read from its beginning), and keeping librdkafka's messages (they pin fetch buffers
+ * that no limit of ingest counts). The sink numbers letters of both kinds in one series.
+ *
+ * Owners: the ingest thread; fr_ingest_dead_letter and `lettered` belong to the owner loop. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -65,7 +66,7 @@ enum fr_status fr_letter_send(struct fr_ingest *ingest, const char *reason)
     return status;
 }
 
-/* ---- what travels with a batch ---- */
+/* ---- bytes that travel with a batch ---- */
 
 bool fr_letter_fits(struct fr_ingest *ingest)
 {
@@ -73,7 +74,7 @@ bool fr_letter_fits(struct fr_ingest *ingest)
     uint64_t most = (uint64_t)ingest->conf->ingest.batch_size * FR_BYTES_PER_SAMPLE;
     most = most < FR_BATCH_BYTES_MIN ? FR_BATCH_BYTES_MIN : most;
     if (batch->n_samples == 0 || batch->image_bytes + ingest->event.size + ingest->event.key_size <= most / 2)
-        return true; /* headers are looked at where they could matter */
+        return true; /* headers are measured only if they could matter */
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
     struct fr_record_parts parts = pending_parts(ingest, headers);
     return batch->image_bytes + fr_record_image_size(&parts) <= most;
@@ -108,7 +109,7 @@ void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
     ingest->tally.record_bytes += batch->record_bytes.capacity - capacity;
 }
 
-/* ---- records of samples that are unfit ---- */
+/* ---- records of unfit samples ---- */
 
 enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_batch *batch,
                                      const struct fr_batch_record *record, const char *reason, uint64_t *number)

@@ -1,19 +1,19 @@
-/* Whether a log that is being read still is the one that was read.
+/* Whether a log that is being read is still the log that was read.
  *
- * A topic may be deleted and made again, and an unclean election may cut it, while this process,
- * its machine or its network stands still; reading on by offset number would then pass over records
- * of the new log without a word. So after every loss of contact that the source reports, the
- * question of the start is asked again (partitions.c), before any record takes effect that may have
- * been fetched since. Records that were fetched before are kept after a silence, because a topic
- * that was made again has another record at the last delivered offset; they are dropped when
- * connections were made again or the partition's leader moved, because an election may have cut the
- * log after that offset. A partition that cannot be asked waits, like one that broke.
+ * A topic may be deleted and created again, and an unclean election may cut it, while this process,
+ * its machine or its network stands still. Reading on by offset number would then pass over records
+ * of the new log without notice. So after every loss of contact that the source reports, the check
+ * of the start is repeated (partitions.c) before any record takes effect that may have been fetched
+ * since. Records that were fetched before a silence are kept, because a topic that was created
+ * again has another record at the last delivered offset. They are dropped if connections were made
+ * again or another broker leads the partition, because an election may have cut the log after that
+ * offset. A partition without an answer waits, as one whose reading failed does.
  *
- * Once a minute the same is asked without a reason, of many partitions some at a time, about the
- * record that was the last one a minute before: the newest may be of the other log already. An
- * answer that does not come is waited for until the next minute, and reading continues meanwhile.
- * The look comes between two records: one that is half in effect, or held and about to take effect,
- * would end at an offset of the old log in the new one.
+ * Once a minute the same check is made without a reason, of many partitions some at a time, with
+ * the record that was the last one a minute before: the newest may be of the other log already. An
+ * answer that does not come is asked for again in the next minute, and reading continues meanwhile.
+ * The check comes between two records: a record that is half in effect, or held and about to take
+ * effect, would end at an offset of the old log in the new one.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -23,8 +23,9 @@
 #include "base/check.h"
 #include "base/log.h"
 
-/* Of topics, from *from on; at most `most`. Leaves in *from the stream after them. */
-static uint32_t topics_read(struct fr_ingest *ingest, uint32_t *from, uint32_t most, struct fr_stream **streams)
+/* Collects at most `most` partitions that are read, from stream *from on, and leaves the number of
+ * the next stream in *from. */
+static uint32_t collect_read(struct fr_ingest *ingest, uint32_t *from, uint32_t most, struct fr_stream **streams)
 {
     uint32_t n = 0;
     for (; *from < ingest->n_streams && n < most; ++*from)
@@ -33,22 +34,22 @@ static uint32_t topics_read(struct fr_ingest *ingest, uint32_t *from, uint32_t m
     return n;
 }
 
-/* `must`: what is not answered for is not read on. */
-static enum fr_status look(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, bool must,
-                           struct fr_err *err)
+/* `must`: a partition without an answer is not read any further. */
+static enum fr_status identify(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, bool must,
+                               struct fr_err *err)
 {
     int64_t *next = fr_alloc(n + 1, sizeof(*next));
     for (uint32_t i = 0; i < n; i++)
         next[i] = streams[i]->next;
-    enum fr_status status = n ? fr_streams_look_at_partitions(ingest, streams, n, !must, err) : FR_OK;
+    enum fr_status status = n ? fr_streams_check_read_partitions(ingest, streams, n, !must, err) : FR_OK;
     bool asked = status == FR_OK;
     if (status == FR_E_UNAVAILABLE || status == FR_E_DENIED)
         status = FR_OK;
     for (uint32_t i = 0; status == FR_OK && i < n; i++) {
         if (streams[i]->next != next[i])
-            fr_stream_renew(ingest, streams[i]);
-        else if (must && (!asked || streams[i]->there != FR_OK))
-            fr_stream_stop(ingest, streams[i], asked ? streams[i]->why : err->text);
+            fr_stream_change_state(ingest, streams[i], FR_STREAM_RESTARTED);
+        else if (must && (!asked || streams[i]->check.answer != FR_OK))
+            fr_stream_fail(ingest, streams[i], asked ? streams[i]->check.why : err->text);
     }
     free(next);
     return status;
@@ -62,33 +63,33 @@ enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct 
     if (again) {
         for (uint32_t i = ingest->topics.first; i < ingest->n_streams; i++)
             if (fr_stream_is_read(&ingest->streams[i]))
-                fr_stream_renew(ingest, &ingest->streams[i]);
+                fr_stream_change_state(ingest, &ingest->streams[i], FR_STREAM_RESTARTED);
         return fr_streams_revive(ingest, err);
     }
     struct fr_stream **streams = fr_alloc(ingest->n_streams + 1, sizeof(struct fr_stream *));
-    uint32_t from = ingest->topics.first, n = topics_read(ingest, &from, ingest->n_streams, streams);
-    enum fr_status status = look(ingest, streams, n, true, err);
+    uint32_t from = ingest->topics.first, n = collect_read(ingest, &from, ingest->n_streams, streams);
+    enum fr_status status = identify(ingest, streams, n, true, err);
     free(streams);
     source->checked(source->self, true);
     return status;
 }
 
-enum fr_status fr_streams_look(struct fr_ingest *ingest, uint64_t now_ns, struct fr_err *err)
+enum fr_status fr_streams_identify_some(struct fr_ingest *ingest, uint64_t now_ns, struct fr_err *err)
 {
     const struct fr_source *source = &ingest->topics.source;
     char problem[256];
-    if (now_ns < ingest->look_ns || ingest->pending != FR_PENDING_NONE || fr_held_replays(ingest))
+    if (now_ns < ingest->identify_ns || ingest->pending != FR_PENDING_NONE || fr_held_replays(ingest))
         return FR_OK;
     if (!source->self || fr_files_left(ingest) || !fr_is_connected(ingest, problem, sizeof(problem)))
         return FR_OK;
-    struct fr_stream *streams[FR_LOOK_PARTITIONS];
+    struct fr_stream *streams[FR_IDENTIFY_PARTITIONS];
     uint32_t first = ingest->topics.first;
-    uint32_t from = ingest->look_from < first ? first : ingest->look_from, before = from;
-    uint32_t rounds = 1 + (ingest->n_streams - first) / FR_LOOK_PARTITIONS;
-    uint32_t n = topics_read(ingest, &from, FR_LOOK_PARTITIONS, streams);
-    ingest->look_ns = now_ns + (uint64_t)FR_LOOK_MS * 1000000u / rounds;
-    ingest->look_from = from < ingest->n_streams ? from : first;
-    enum fr_status status = look(ingest, streams, n, false, err);
+    uint32_t from = ingest->identify_from < first ? first : ingest->identify_from, before = from;
+    uint32_t rounds = 1 + (ingest->n_streams - first) / FR_IDENTIFY_PARTITIONS;
+    uint32_t n = collect_read(ingest, &from, FR_IDENTIFY_PARTITIONS, streams);
+    ingest->identify_ns = now_ns + (uint64_t)FR_IDENTIFY_MS * 1000000u / rounds;
+    ingest->identify_from = from < ingest->n_streams ? from : first;
+    enum fr_status status = identify(ingest, streams, n, false, err);
     if (status == FR_OK && before == first && source->policies)
         status = source->policies(source->self, err);
     source->checked(source->self, false);

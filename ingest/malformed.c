@@ -1,63 +1,62 @@
-/* Refused records: what an operator hears of them, and when reading pauses.
+/* Refused records: what is reported of them, and when reading pauses.
  *
- * One line in the log tells of all malformed ones since the line before it; counters by kind, the
- * last refusal and the share of the last minute go into the status.
+ * One log line summarizes all malformed records since the line before it. Counters by kind, the
+ * last refusal and the share of the last minute are in the status.
  *
- * When all records are refused, the configuration, a producer's change or a clock is wrong rather
- * than the records. So reading pauses before their positions move: at a start, after FR_ROW_MAX
- * refusals and no good record, or FR_ROW_MIN that fill what may be held; of a running service,
- * after FR_ROW_MAX in a row. What is not decided yet is held without any effect (held.c): all
- * refusals of a start until the first good record, at most FR_START_HOLD_NS, so that a stream of
- * little but garbage is read on; later those from the FR_ROW_MIN-th in a row on, for
- * FR_ROW_HOLD_NS. Before a pause in a running service fewer than FR_ROW_MAX become dead letters,
- * and those of a slow stream, or of large records, only.
+ * If all records are refused, the configuration, a producer's change or a clock is wrong rather
+ * than the records. Reading then pauses before their positions move: at a start, after FR_ROW_MAX
+ * refusals and no good record, or FR_ROW_MIN that fill what may be held; in a running service,
+ * after FR_ROW_MAX in a row. Until that is decided, records are held without any effect (held.c).
+ * At a start these are all refused records until the first good one, for at most FR_START_HOLD_NS,
+ * so that a stream of little but garbage is still read. Later they are the refused records from the
+ * FR_ROW_MIN-th in a row on, for at most FR_ROW_HOLD_NS. Before a pause of a running service fewer
+ * than FR_ROW_MAX records become dead letters, and only those of a slow stream or large ones.
  *
- * A record that this host's clock refuses, against two witnesses (clocks.c), pauses at once. A
- * pause for the clock ends by itself when the clock takes the record that began it; any other ends
- * with a restart. Of a start where labels are -1 and 1, the positives alone would train: the first
- * -1 begins a trial, in which good records are held, too.
+ * A record that this host's clock refuses against two witnesses (clocks.c) pauses reading at once.
+ * A pause for the clock ends by itself when the clock accepts the record that began it; any other
+ * pause ends with a restart. At a start where labels are -1 and 1, only the positives would train:
+ * the first -1 begins a trial, during which good records are held, too.
  *
- * A bounded run ends with an error in place of the pause, and also when all it read was refused:
+ * A bounded run ends with an error instead of a pause, and also if all it read was refused:
  * FR_ROW_MIN records, or bytes that look like the other format. Lockstep, whose batches are a
- * function of the log, knows the rule of the start only and of malformed records only: there the
- * open batch waits with their positions, and the sink with their letters.
+ * function of the log, has only the rule of the start, and only for malformed records: the open
+ * batch waits with their positions, and the sink with their letters.
  *
  * Owner: ingest thread. */
 #include "internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/check.h"
 #include "base/log.h"
 
-/* Between two lines about malformed records. */
-#define FR_TELL_MALFORMED_NS 10000000000ULL
-/* How long refused records may wait for the first good one of a start; of a service that runs;
- * how long a trial of labels may take. */
+/* Between two log lines about malformed records. */
+#define LOG_MALFORMED_NS 10000000000ULL
+/* How long refused records are held: at a start, until the first good record; in a running service,
+ * which is also the limit of a trial of labels. */
 #define FR_START_HOLD_NS 60000000000ULL
 #define FR_ROW_HOLD_NS 2000000000ULL
 #define FR_MINUTE_PART_NS 10000000000ULL
 
 enum {
     FR_ROW_MAX = 1000,      /* refused records in a row that pause reading */
-    FR_ROW_MIN = 10,        /* in a row that say anything */
-    FR_SHARE_MIN = 10,      /* refused records of a minute, or their share says nothing */
-    FR_TRIAL_WITHIN = 1000, /* records of a start in which the first label -1 begins a trial, */
-    FR_TRIAL_RECORDS = 100, /* and how many it takes */
+    FR_ROW_MIN = 10,        /* refused records in a row that mean anything */
+    FR_SHARE_MIN = 10,      /* refused records of a minute from which their share means anything */
+    FR_TRIAL_WITHIN = 1000, /* records of a start among which a label -1 begins a trial */
+    FR_TRIAL_RECORDS = 100, /* records of a trial */
 };
 
 static const char *const formats[] = {[FR_FORMAT_MSGPACK] = "msgpack", [FR_FORMAT_JSON] = "json"};
 
-/* What a record may be in place of what the decoder reads, and what its sender does about it. */
+/* What a record may be that the decoder does not read, and what its sender can do about it. */
 struct fr_likeness {
     const char *what, *remedy;
 };
 
-/* NULL: nothing that is known. Maps and arrays of MessagePack begin with bytes that no JSON begins
- * with, and the other way round. */
-static const struct fr_likeness *looks_like(enum fr_format format, const struct fr_source_event *event)
+/* Recognizes what a refused record is; NULL: nothing known. Maps and arrays of MessagePack begin
+ * with bytes that no JSON text begins with, and conversely. */
+static const struct fr_likeness *recognize(enum fr_format format, const struct fr_source_event *event)
 {
     static const struct fr_likeness json = {"json", "correct ingest.format"};
     static const struct fr_likeness msgpack = {"msgpack", "correct ingest.format"};
@@ -86,7 +85,7 @@ static const struct fr_likeness *looks_like(enum fr_format format, const struct 
 
 /* ---- counting ---- */
 
-static void turn_minute(struct fr_malformed_watch *watch, uint64_t now_ns)
+static void advance_minute(struct fr_malformed_watch *watch, uint64_t now_ns)
 {
     uint64_t part = now_ns / FR_MINUTE_PART_NS;
     uint64_t passed = part - watch->part;
@@ -95,7 +94,7 @@ static void turn_minute(struct fr_malformed_watch *watch, uint64_t now_ns)
     watch->part = part;
 }
 
-/* Lockstep: what the sink has kept may go. */
+/* Lockstep: lets the sink send the letters that it withholds. */
 static void release_letters(struct fr_ingest *ingest)
 {
     if (!ingest->withholding)
@@ -104,11 +103,12 @@ static void release_letters(struct fr_ingest *ingest)
     ingest->sink.withhold(ingest->sink.self, false);
 }
 
-static void begin_row(struct fr_proof *proof)
+/* A good record ends the row of refused ones. */
+static void end_row(struct fr_proof *proof)
 {
     if (proof->refused == 0)
         return;
-    proof->refused = proof->settled = 0;
+    proof->refused = proof->dead_lettered = 0;
     memset(proof->why, 0, sizeof(proof->why));
 }
 
@@ -119,16 +119,16 @@ bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *st
     if (fr_held_replays(ingest))
         return false;
     watch->minute[watch->part % FR_MINUTE_PARTS].records += !counted;
-    proof->taken += !counted;
+    proof->read += !counted;
     proof->proven = true;
-    begin_row(proof);
+    end_row(proof);
     if (watch->trial) {
         watch->trial_records += !counted;
         return true;
     }
     release_letters(ingest);
     fr_clocks_agree(ingest, ingest->event.timestamp_ms, ingest->received_ms);
-    fr_held_replay(ingest); /* what was refused before it comes first */
+    fr_held_replay(ingest); /* the records that were refused before come first */
     return fr_held_replays(ingest);
 }
 
@@ -138,8 +138,8 @@ static void pause_reading(struct fr_ingest *ingest, enum fr_ingest_pause pause, 
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     char note[160], quoted[FR_PROBLEM_MAX + 64], reason[1100];
-    if (proof->settled)
-        snprintf(note, sizeof(note), "%" PRIu64 " of them took effect: they are dead letters", proof->settled);
+    if (proof->dead_lettered)
+        snprintf(note, sizeof(note), "%" PRIu64 " of them took effect: they are dead letters", proof->dead_lettered);
     else
         snprintf(note, sizeof(note),
                  "no position moved, and none became a dead letter: the next start reads them again");
@@ -151,8 +151,8 @@ static void pause_reading(struct fr_ingest *ingest, enum fr_ingest_pause pause, 
            fr_log_quote(reason, sizeof(reason), proof->first.reason), note);
 }
 
-/* "all 12 records since the start", "all of the last 1000 records" */
-static const char *which(const struct fr_proof *proof, char *text, size_t size)
+/* Writes "all 12 records since the start" or "all of the last 1000 records". */
+static const char *name_records(const struct fr_proof *proof, char *text, size_t size)
 {
     if (proof->proven)
         snprintf(text, size, "all of the last %" PRIu64 " records", proof->refused);
@@ -188,12 +188,13 @@ static void pause_malformed(struct fr_ingest *ingest, const struct fr_feed *feed
     snprintf(ingest->malformed.paused, sizeof(ingest->malformed.paused),
              "%s are malformed (%.40s/%" PRId32 " offset %" PRId64
              ": %s): %s and restart; ingest.malformed_max: 1 passes over them",
-             which(proof, all, sizeof(all)), first->topic, first->partition, first->offset, what,
+             name_records(proof, all, sizeof(all)), first->topic, first->partition, first->offset, what,
              remedy_of(proof, of_files));
     pause_reading(ingest, FR_INGEST_PAUSED_RECORDS, proof);
 }
 
-/* Event times ahead of Kafka timestamps, which are the broker's clock or the producer's. */
+/* Event times are ahead of Kafka timestamps, which come from the broker's clock or the
+ * producer's. */
 static void pause_timestamps(struct fr_ingest *ingest, const struct fr_proof *proof)
 {
     const struct fr_ingest_refusal *first = &proof->first;
@@ -204,7 +205,7 @@ static void pause_timestamps(struct fr_ingest *ingest, const struct fr_proof *pr
              "%s have event times further than ingest.future_max after their Kafka timestamps%s (%.40s/%" PRId32
              " offset %" PRId64 ": %.120s): set the producers' clocks, or the unit of `t` (ms), right and restart; "
              "ingest.malformed_max: 1 passes over them",
-             which(proof, all, sizeof(all)),
+             name_records(proof, all, sizeof(all)),
              !agree                    ? ""
              : ingest->event.of_broker ? ", where the brokers' clock and this host's agree"
                                        : ", which agree with this host's clock",
@@ -212,18 +213,16 @@ static void pause_timestamps(struct fr_ingest *ingest, const struct fr_proof *pr
     pause_reading(ingest, FR_INGEST_PAUSED_RECORDS, proof);
 }
 
-/* `who`: what two witnesses say; NULL: there is one. The record in `event` is the last refused. */
+/* `who`: the clocks that contradict this host's (two witnesses); NULL: the event times only. The
+ * record in `event` is the last refused one. */
 static void pause_clock(struct fr_ingest *ingest, const struct fr_feed *feed, int64_t t_ms, const char *who)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     const struct fr_proof *proof = feed->proof;
     const struct fr_ingest_refusal *first = &proof->first;
     int64_t now_ms = fr_wall_ms(ingest->clock);
-    time_t seconds = (time_t)(now_ms / 1000);
-    struct tm utc;
-    char now[32] = "", all[96], span[32];
-    if (gmtime_r(&seconds, &utc))
-        strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
+    char now[FR_CLOCKS_UTC_MAX], all[96], span[32];
+    (void)fr_clocks_utc(now_ms, now);
     if (who)
         snprintf(watch->paused, sizeof(watch->paused),
                  "this host's clock (%s) is %s (%.40s/%" PRId32 " offset %" PRId64
@@ -236,8 +235,8 @@ static void pause_clock(struct fr_ingest *ingest, const struct fr_feed *feed, in
                  "%s lie more than ingest.future_max after this host's clock (%s; the last one %s, %.40s/%" PRId32
                  " offset %" PRId64 "), and nothing else says which clock is wrong: set the producers' clocks or this "
                  "host's right (NTP)%s pass over them",
-                 which(proof, all, sizeof(all)), now, fr_clocks_span(t_ms - now_ms, span, sizeof(span)), first->topic,
-                 first->partition, first->offset,
+                 name_records(proof, all, sizeof(all)), now, fr_clocks_span(t_ms - now_ms, span, sizeof(span)),
+                 first->topic, first->partition, first->offset,
                  ingest->until_end ? " and run it again; ingest.malformed_max: 1 would"
                                    : "; reading continues by itself when this clock agrees; ingest.malformed_max: 1 "
                                      "and a restart");
@@ -245,7 +244,7 @@ static void pause_clock(struct fr_ingest *ingest, const struct fr_feed *feed, in
     pause_reading(ingest, FR_INGEST_PAUSED_CLOCK, proof);
 }
 
-/* By what most of the refused records say. */
+/* Pauses for the reason that most of the refused records have. */
 static void pause_all(struct fr_ingest *ingest, const struct fr_feed *feed)
 {
     const struct fr_proof *proof = feed->proof;
@@ -271,7 +270,7 @@ static bool are_negative(const struct fr_ingest *ingest)
            (double)watch->trial_negative > (double)ingest->conf->ingest.malformed_max * (double)watch->trial_records;
 }
 
-/* In lockstep nothing is held: what came before has taken effect. */
+/* In lockstep nothing is held, so the records before have taken effect. */
 static void pause_labels(struct fr_ingest *ingest, struct fr_proof *proof)
 {
     const struct fr_malformed_watch *watch = &ingest->malformed;
@@ -286,7 +285,7 @@ static void pause_labels(struct fr_ingest *ingest, struct fr_proof *proof)
     pause_reading(ingest, FR_INGEST_PAUSED_RECORDS, proof);
 }
 
-/* True: the record is held. */
+/* Counts the record in a trial of labels. True: the record is held. */
 static bool try_labels(struct fr_ingest *ingest, struct fr_stream *stream, bool counted)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
@@ -294,15 +293,15 @@ static bool try_labels(struct fr_ingest *ingest, struct fr_stream *stream, bool 
     bool negative = is_negative(stream);
     if (ingest->lockstep && !proof->tried && negative) {
         watch->trial_negative++;
-        watch->trial_records = proof->taken;
-        proof->tried = proof->taken > FR_TRIAL_WITHIN;
+        watch->trial_records = proof->read;
+        proof->tried = proof->read > FR_TRIAL_WITHIN;
         if (!proof->tried && are_negative(ingest)) {
-            proof->settled = watch->trial_negative;
+            proof->dead_lettered = watch->trial_negative;
             pause_labels(ingest, proof);
         }
         return false;
     }
-    if (!watch->trial && negative && !ingest->lockstep && !proof->tried && proof->taken <= FR_TRIAL_WITHIN) {
+    if (!watch->trial && negative && !ingest->lockstep && !proof->tried && proof->read <= FR_TRIAL_WITHIN) {
         watch->trial = proof->tried = true;
         watch->trial_records = watch->trial_negative = 0;
     }
@@ -315,7 +314,7 @@ static bool try_labels(struct fr_ingest *ingest, struct fr_stream *stream, bool 
 
 /* ---- one refusal ---- */
 
-static void note(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_ingest_refusal *out)
+static void note_refusal(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_ingest_refusal *out)
 {
     const struct fr_partition_position *place = fr_stream_position(ingest, stream);
     out->partition = place->partition;
@@ -329,10 +328,10 @@ static void count_malformed(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     struct fr_ingest_refusal *last = &ingest->tally.last_malformed;
-    note(ingest, stream, last);
+    note_refusal(ingest, stream, last);
     ingest->tally.malformed++;
     ingest->tally.malformed_kinds[last->kind]++;
-    if (watch->untold++ == 0)
+    if (watch->unlogged++ == 0)
         watch->first = *last;
 }
 
@@ -342,14 +341,14 @@ static void count_row(struct fr_ingest *ingest, struct fr_stream *stream, enum f
     proof->why[future]++;
     if (proof->refused++ > 0)
         return;
-    note(ingest, stream, &proof->first);
+    note_refusal(ingest, stream, &proof->first);
     proof->looks_like =
         future == FR_FUTURE_NONE
-            ? looks_like(stream->feed == &ingest->files ? FR_FORMAT_JSON : ingest->conf->ingest.format, &ingest->event)
+            ? recognize(stream->feed == &ingest->files ? FR_FORMAT_JSON : ingest->conf->ingest.format, &ingest->event)
             : NULL;
 }
 
-/* Lockstep: the open batch waits, nothing is held. */
+/* In lockstep the open batch waits, and nothing is held. */
 static void refused_in_lockstep(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future)
 {
     struct fr_proof *proof = stream->feed->proof;
@@ -366,14 +365,14 @@ static void refused_in_lockstep(struct fr_ingest *ingest, struct fr_stream *stre
         pause_malformed(ingest, stream->feed);
 }
 
-/* Two witnesses against the clock. */
+/* Pauses if two witnesses contradict the clock. */
 static bool refused_by_wrong_clock(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     char who[160];
     int64_t t_ms = fr_decoder_refused_time(stream->feed->decoder);
     if (!fr_clocks_behind(ingest, t_ms, who, sizeof(who)))
         return false;
-    note(ingest, stream, &stream->feed->proof->first);
+    note_refusal(ingest, stream, &stream->feed->proof->first);
     pause_clock(ingest, stream->feed, t_ms, who);
     return true;
 }
@@ -394,7 +393,7 @@ bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *str
         part->records++;
         part->malformed += future == FR_FUTURE_NONE;
         part->future += future != FR_FUTURE_NONE;
-        proof->taken++;
+        proof->read++;
         if (future == FR_FUTURE_NONE)
             count_malformed(ingest, stream);
     }
@@ -410,32 +409,33 @@ bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *str
         return true;
     if (!counted)
         count_row(ingest, stream, future);
-    /* A record that alone is as much as may be held would take effect as soon as it was copied. */
+    /* A record that alone fills what may be held would take effect as soon as it was copied. */
     if (ingest->held.n == 0 && proof->refused < FR_ROW_MIN && fr_held_is_filled_by(ingest->event.size))
         proof->waited_out = true;
     if (waits_at_start(proof) || proof->refused >= FR_ROW_MIN)
         return true;
-    proof->settled++;
+    proof->dead_lettered++;
     return false;
 }
 
-/* ---- what is held ---- */
+/* ---- held events ---- */
 
-static void take_effect(struct fr_ingest *ingest, struct fr_proof *proof)
+static void let_take_effect(struct fr_ingest *ingest, struct fr_proof *proof)
 {
     ingest->malformed.trial = false;
     proof->waited_out |= !proof->proven;
-    proof->settled = proof->refused;
+    proof->dead_lettered = proof->refused;
     fr_held_replay(ingest);
 }
 
-/* The feed of what is held: files come before topics, and one is done before the next begins. */
+/* The feed of the held events. There is one, because files are done before topics begin. */
 static struct fr_feed *held_feed(struct fr_ingest *ingest)
 {
     const struct fr_stream *stream = &ingest->streams[ingest->held.records[ingest->held.head].stream];
     return stream->feed == &ingest->files ? &ingest->files : &ingest->topics;
 }
 
+/* Pauses reading, or lets the held events take effect. */
 static void decide(struct fr_ingest *ingest)
 {
     const struct fr_feed *feed = held_feed(ingest);
@@ -449,28 +449,28 @@ static void decide(struct fr_ingest *ingest)
     else if (waits_at_start(proof) && proof->refused >= FR_ROW_MIN && 2 * proof->why[FR_FUTURE_CLOCK] > proof->refused)
         pause_all(ingest, feed);
     else
-        take_effect(ingest, proof);
+        let_take_effect(ingest, proof);
 }
 
 void fr_ingest_malformed_held(struct fr_ingest *ingest, const struct fr_stream *stream)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     const struct fr_proof *proof = stream->feed->proof;
-    if (fr_held_replays(ingest) || watch->paused[0])
+    if (fr_held_replays(ingest) || watch->pause != FR_INGEST_READS)
         return;
     bool trial_over = watch->trial && watch->trial_records >= FR_TRIAL_RECORDS;
     bool start_over = !watch->trial && !proof->proven && proof->refused >= FR_ROW_MAX;
     /* The next file waits for the end of this one. */
-    bool file_over = stream->end_held && stream->feed->in_turn &&
+    bool file_over = stream->end_held && stream->feed->one_by_one &&
                      !(ingest->until_end && ingest->n_done + ingest->held.n_ends == ingest->n_streams);
     if (trial_over || start_over || file_over || fr_held_is_full(ingest))
         decide(ingest);
 }
 
-void fr_ingest_malformed_look(struct fr_ingest *ingest, uint64_t now_ns)
+void fr_ingest_malformed_decide_due(struct fr_ingest *ingest, uint64_t now_ns)
 {
     const struct fr_held_queue *held = &ingest->held;
-    if (held->n == 0 || fr_held_replays(ingest) || ingest->malformed.paused[0])
+    if (held->n == 0 || fr_held_replays(ingest) || ingest->malformed.pause != FR_INGEST_READS)
         return;
     bool start = !ingest->malformed.trial && waits_at_start(held_feed(ingest)->proof);
     if (now_ns - held->since_ns >= (start ? FR_START_HOLD_NS : FR_ROW_HOLD_NS))
@@ -485,35 +485,33 @@ void fr_ingest_malformed_full(struct fr_ingest *ingest, const struct fr_stream *
         release_letters(ingest);
 }
 
-/* ---- telling ---- */
+/* ---- reports ---- */
 
-static const char waits[] = "they wait: it is not known yet whether all records are so";
+static const char waits[] = "they wait until it is known whether all records are malformed";
 
-static void tell(struct fr_ingest *ingest, uint64_t now_ns)
+static void log_malformed(struct fr_ingest *ingest, uint64_t now_ns)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
-    unsigned long long told_ns = watch->told_ns;
-    if (watch->untold == 0 || !fr_log_due(&told_ns, now_ns, FR_TELL_MALFORMED_NS))
+    if (watch->unlogged == 0 || !fr_log_due(&watch->logged_ns, now_ns, LOG_MALFORMED_NS))
         return;
-    watch->told_ns = told_ns;
     char reason[1100];
     fr_log(FR_LOG_WARN, "ingest", "malformed",
            "count=%" PRIu64 " since_start=%" PRIu64 " topic=%s partition=%" PRId32 " offset=%" PRId64
            " kind=%s reason=%s note=\"place and reason are the first one's; %s\"",
-           watch->untold, ingest->tally.malformed, watch->first.topic, watch->first.partition, watch->first.offset,
+           watch->unlogged, ingest->tally.malformed, watch->first.topic, watch->first.partition, watch->first.offset,
            fr_malformed_names[watch->first.kind], fr_log_quote(reason, sizeof(reason), watch->first.reason),
-           watch->paused[0]                        ? "reading is paused"
+           watch->pause != FR_INGEST_READS         ? "reading is paused"
            : ingest->held.n || ingest->withholding ? waits
                                                    : "all are dead letters");
-    watch->untold = 0;
+    watch->unlogged = 0;
 }
 
 void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_status *status)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
     uint64_t now_ns = fr_mono_ns(ingest->clock), records = 0, malformed = 0, future = 0;
-    turn_minute(watch, now_ns);
-    tell(ingest, now_ns);
+    advance_minute(watch, now_ns);
+    log_malformed(ingest, now_ns);
     for (size_t i = 0; i < FR_MINUTE_PARTS; i++) {
         records += watch->minute[i].records;
         malformed += watch->minute[i].malformed;
@@ -553,16 +551,15 @@ bool fr_ingest_malformed_holds(struct fr_ingest *ingest)
 enum fr_status fr_ingest_malformed_pauses(struct fr_ingest *ingest, struct fr_err *err)
 {
     struct fr_malformed_watch *watch = &ingest->malformed;
-    if (!watch->paused[0])
+    if (watch->pause == FR_INGEST_READS)
         return FR_OK;
     if (ingest->until_end)
         return fr_err_set(err, FR_E_INVALID, "%s", watch->paused);
     if (watch->pause != FR_INGEST_PAUSED_CLOCK ||
         watch->until_ms - fr_wall_ms(ingest->clock) > ingest->conf->ingest.future_max_ms)
         return FR_AGAIN;
-    begin_row(ingest->files.proof);
-    begin_row(ingest->topics.proof);
-    watch->paused[0] = 0;
+    end_row(ingest->files.proof);
+    end_row(ingest->topics.proof);
     watch->pause = FR_INGEST_READS;
     fr_held_replay(ingest);
     fr_log(FR_LOG_INFO, "ingest", "continues", "why=\"the clock agrees\" held=%zu", ingest->held.n);
@@ -578,11 +575,11 @@ enum fr_status fr_ingest_malformed_end(struct fr_ingest *ingest, struct fr_err *
         const struct fr_proof *proof = feeds[i]->proof;
         bool refused = proof->proven ? proof->refused >= FR_ROW_MAX
                                      : proof->refused >= FR_ROW_MIN || (proof->refused && proof->looks_like);
-        if (refused && !ingest->malformed.paused[0])
+        if (refused && ingest->malformed.pause == FR_INGEST_READS)
             pause_all(ingest, feeds[i]);
     }
     ingest->malformed.trial = false;
-    if (!ingest->malformed.paused[0])
+    if (ingest->malformed.pause == FR_INGEST_READS)
         release_letters(ingest);
     return fr_ingest_malformed_pauses(ingest, err);
 }

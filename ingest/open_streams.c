@@ -1,8 +1,9 @@
-/* Streams: which partitions there are, which of them can be read, and beginning to read.
+/* Streams before they are read: which partitions there are, which of them can be read, when they
+ * are checked again, and when they begin. stream_machine.c draws the states.
  *
- * Whether a log still is the one our positions speak of is the feed's to check (partitions.c,
- * files.c). Live, streams that are there begin, and each of the others is looked at again by
- * itself; a bounded run needs all of them, because its ends are fixed together.
+ * Whether a log is still the one that the positions refer to is checked by the stream's feed
+ * (partitions.c, files.c). Live, every stream that can be read begins, and each of the others is
+ * checked again by itself; a bounded run needs all of them, because its ends are fixed together.
  *
  * Owner: ingest thread. It does not wait between tries (the caller backs off). */
 #include "internal.h"
@@ -37,9 +38,10 @@ static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, con
     struct fr_partition_position p = ingest->shared.known.partitions[stream_index];
     pthread_mutex_unlock(&ingest->shared.mutex);
     ingest->streams[ingest->n_streams] = (struct fr_stream){
+        .state = FR_STREAM_NEW,
         .feed = feed,
         .partition = ingest->n_streams - feed->first,
-        .turn = feed->in_turn ? ingest->n_streams : feed->first,
+        .order = feed->one_by_one ? ingest->n_streams : feed->first,
         .stream_index = stream_index,
         .next = p.offset,
         .item = p.item,
@@ -52,16 +54,15 @@ static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, con
         .seen = p.offset,
         .idle_at = -1,
         .touched = -1,
-        .there = FR_E_UNAVAILABLE,
-        .why = "not looked at yet",
+        .check.why = "not checked yet",
         .added = added,
     };
     ingest->n_streams++;
     ingest->n_stopped++;
 }
 
-/* Partitions that were read before must still be there: a topic never shrinks, so it was
- * created again. */
+/* Partitions that were read before must still be there. A topic never shrinks, so one with fewer
+ * partitions was created again. */
 static enum fr_status check_complete(const struct fr_ingest *ingest, struct fr_err *err)
 {
     const struct fr_positions *known = &ingest->shared.known;
@@ -73,11 +74,12 @@ static enum fr_status check_complete(const struct fr_ingest *ingest, struct fr_e
             topic_there |= there || strcmp(fr_stream_position(ingest, &ingest->streams[k])->topic, p->topic) == 0;
         }
         if (topic_there && !there && ingest->conf->ingest.on_loss == FR_ON_LOSS_STOP)
-            return fr_err_set(err, FR_E_MISMATCH,
-                              "topic %s has no partition %" PRId32 ", of which the state holds offset %" PRId64
-                              ": the topic was made anew with fewer partitions; use another topic or another "
-                              "state_dir, or go on with the partitions there are by ingest.on_loss: earliest or latest",
-                              p->topic, p->partition, p->offset);
+            return fr_err_set(
+                err, FR_E_MISMATCH,
+                "topic %s has no partition %" PRId32 ", of which the state holds offset %" PRId64
+                ": the topic was created again with fewer partitions; use another topic or another "
+                "state_dir, or continue with the present partitions by ingest.on_loss: earliest or latest",
+                p->topic, p->partition, p->offset);
         if (topic_there && !there && !ingest->started)
             fr_log(FR_LOG_WARN, "ingest", "partition_gone", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic,
                    p->partition, p->offset);
@@ -107,8 +109,8 @@ static enum fr_status check_cluster(struct fr_ingest *ingest, const char *cluste
         ingest->conf->ingest.brokers, cluster_id, known);
 }
 
-/* Where partitions of a topic were read before, one without a position is new: its records were
- * written since, and none may be skipped. Of a topic that was not read before (one more in
+/* If partitions of a topic were read before, a partition without a position was added since, and
+ * none of its records may be skipped. For a topic that was not read before (one more in
  * ingest.topics) `start` decides. */
 static bool was_read(const struct fr_ingest *ingest, const char *topic, uint32_t n_resolved)
 {
@@ -118,25 +120,20 @@ static bool was_read(const struct fr_ingest *ingest, const char *topic, uint32_t
     return false;
 }
 
-static bool is_known(const struct fr_ingest *ingest, const struct fr_source_partition *at)
-{
-    const struct fr_positions *known = &ingest->shared.known;
-    for (uint32_t i = 0; i < known->count; i++)
-        if (known->partitions[i].partition == at->partition && strcmp(known->partitions[i].topic, at->topic) == 0)
-            return true;
-    return false;
-}
-
 static enum fr_status add_streams(struct fr_ingest *ingest, const struct fr_feed *feed,
                                   const struct fr_source_layout *layout, uint32_t resumed, struct fr_err *err)
 {
+    const struct fr_positions *known = &ingest->shared.known;
+    uint32_t index;
     for (uint32_t i = ingest->n_streams - feed->first; i < layout->n_partitions; i++) {
-        if (ingest->shared.known.count == FR_PARTITIONS_MAX && !is_known(ingest, &layout->partitions[i]))
-            return fr_err_set(err, FR_E_LIMIT,
-                              "the state holds positions of %d partitions, of topics that were left too, and no more; "
-                              "read further topics with another state_dir",
-                              FR_PARTITIONS_MAX);
-        add_stream(ingest, feed, &layout->partitions[i], was_read(ingest, layout->partitions[i].topic, resumed));
+        const struct fr_source_partition *at = &layout->partitions[i];
+        if (known->count == FR_PARTITIONS_MAX && !fr_positions_find(known, at->topic, at->partition, &index))
+            return fr_err_set(
+                err, FR_E_LIMIT,
+                "the state holds positions of %d partitions, including those of topics that are no longer read, "
+                "and no more; read further topics with another state_dir",
+                FR_PARTITIONS_MAX);
+        add_stream(ingest, feed, at, was_read(ingest, at->topic, resumed));
     }
     return FR_OK;
 }
@@ -163,8 +160,9 @@ enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err)
 
 /* ---- can it be read? ---- */
 
-/* The owner learns positions in their order: a stream that begins takes those before it along, also
- * one without an offset yet, which tells it in a batch of its own when it is known. */
+/* The owner learns of streams in the order of their positions, so it learns of a stream that begins
+ * together with all before it. A stream among those that has no offset yet needs an entry in a
+ * batch once its offset is known. */
 void fr_stream_resolve(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     struct fr_ingest_shared *shared = &ingest->shared;
@@ -180,21 +178,20 @@ void fr_stream_resolve(struct fr_ingest *ingest, struct fr_stream *stream)
         fr_stream_moved(ingest, stream);
 }
 
-/* Of those that wait: how many, and the first one's reason. */
-static void say_waiting(struct fr_ingest *ingest)
+/* How many streams cannot be read, and why the first one cannot. */
+static void report_waiting(struct fr_ingest *ingest)
 {
     uint32_t n = 0;
     const struct fr_stream *first = NULL;
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
-        const struct fr_stream *stream = &ingest->streams[i];
-        if (stream->state != FR_STREAM_STOPPED || stream->there == FR_OK)
+        if (!fr_stream_is_waiting(&ingest->streams[i]))
             continue;
-        first = first ? first : stream;
+        first = first ? first : &ingest->streams[i];
         n++;
     }
     if (n)
         snprintf(ingest->problem, sizeof(ingest->problem), "%s (%" PRIu32 " of %" PRIu32 " partitions wait)",
-                 first->why, n, ingest->n_streams);
+                 first->check.why, n, ingest->n_streams);
 }
 
 static void put_off(struct fr_stream *stream, uint64_t now_ns)
@@ -203,6 +200,31 @@ static void put_off(struct fr_stream *stream, uint64_t now_ns)
     if (stream->wait_ms > FR_RECHECK_MS_MAX)
         stream->wait_ms = FR_RECHECK_MS_MAX;
     stream->retry_ns = now_ns + (uint64_t)stream->wait_ms * 1000000u;
+}
+
+/* Moves the stream as the check found; true: it can be read. If the whole check failed, streams
+ * without an answer stay in their states. */
+static bool apply_answer(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_status whole, uint64_t now_ns)
+{
+    enum fr_status answer = stream->check.answer;
+    if (answer != FR_AGAIN)
+        fr_stream_change_state(ingest, stream,
+                               answer == FR_OK            ? FR_STREAM_CHECK_PASSED
+                               : answer == FR_EOF         ? FR_STREAM_FINISHED
+                               : answer == FR_E_NOT_FOUND ? FR_STREAM_TOPIC_MISSING
+                                                          : FR_STREAM_CHECK_FAILED);
+    if (whole == FR_OK && answer >= 0) {
+        stream->retry_ns = stream->wait_ms = 0;
+        return true;
+    }
+    put_off(stream, now_ns);
+    return false;
+}
+
+/* Whether its time has come to be checked, or to begin. */
+static bool is_due(const struct fr_ingest *ingest, const struct fr_stream *stream, uint64_t now_ns)
+{
+    return fr_stream_is_stopped(stream) && now_ns >= stream->retry_ns && fr_stream_may_be_read(ingest, stream);
 }
 
 enum fr_status fr_streams_check(struct fr_ingest *ingest, bool again, uint32_t *n_there, struct fr_err *err)
@@ -216,24 +238,19 @@ enum fr_status fr_streams_check(struct fr_ingest *ingest, bool again, uint32_t *
         uint32_t n = 0;
         for (uint32_t i = 0; i < ingest->n_streams; i++) {
             struct fr_stream *stream = &ingest->streams[i];
-            bool due = stream->state == FR_STREAM_STOPPED && stream->feed == feeds[f];
-            if (due && (!again || (now >= stream->retry_ns && fr_stream_its_turn(ingest, stream))))
-                streams[n++] = stream;
+            if (stream->feed != feeds[f] || !(again ? is_due(ingest, stream, now) : fr_stream_is_stopped(stream)))
+                continue;
+            stream->check.answer = FR_AGAIN;
+            streams[n++] = stream;
         }
         if (n)
             status = feeds[f]->check(ingest, streams, n, err);
-        for (uint32_t i = 0; i < n; i++) {
-            bool there = status == FR_OK && streams[i]->there == FR_OK;
-            *n_there += there;
-            if (there)
-                streams[i]->retry_ns = streams[i]->wait_ms = 0;
-            else
-                put_off(streams[i], now);
-        }
+        for (uint32_t i = 0; i < n; i++)
+            *n_there += apply_answer(ingest, streams[i], status, now);
     }
     free(streams);
     if (status == FR_OK)
-        say_waiting(ingest);
+        report_waiting(ingest);
     return status;
 }
 
@@ -241,123 +258,67 @@ enum fr_status fr_streams_check(struct fr_ingest *ingest, bool again, uint32_t *
 
 enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
-    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    FR_CHECK(stream->state == FR_STREAM_STOPPED);
+    const struct fr_source *source = &stream->feed->source;
     if (stream->end >= 0 && stream->next >= stream->end) {
-        fr_stream_finish(ingest, stream);
+        fr_stream_change_state(ingest, stream, FR_STREAM_FINISHED);
         return FR_OK;
     }
-    const struct fr_source *source = &stream->feed->source;
-    enum fr_status status = source->begin(source->self, stream->partition, stream->from, err);
+    enum fr_status status = source->begin(source->self, stream->partition, stream->check.from, err);
     if (status != FR_OK)
         return status;
-    stream->state = stream->from < stream->next ? FR_STREAM_VERIFYING : FR_STREAM_READING;
-    ingest->polled = stream->feed;
-    /* Nothing to wait for as far as we know; the source says so again. */
-    stream->at_end = stream->held_back || (stream->high >= 0 && stream->next >= stream->high);
-    stream->seen = stream->next;
-    stream->idle_at = stream->held_back ? stream->next : -1;
-    stream->transaction_ns = 0;
-    stream->wait_ms = 0;
-    ingest->n_stopped--;
-    if (stream->held_back)
-        fr_stream_recovered(ingest, stream); /* it waits for that, and for nothing else */
-    fr_log(stream->troubled ? FR_LOG_DEBUG : FR_LOG_INFO, "ingest", "reading",
-           "topic=%s partition=%" PRId32 " offset=%" PRId64 " item=%" PRIu32 " high=%" PRId64, p->topic, p->partition,
-           stream->next, stream->item, stream->high);
+    /* Nothing to wait for as far as is known; the source reports the end again. */
+    bool at_end = stream->check.in_transaction || (stream->high >= 0 && stream->next >= stream->high);
+    fr_stream_change_state(ingest, stream,
+                           stream->check.from < stream->next ? FR_STREAM_BEGUN_AT_MARK
+                           : at_end                          ? FR_STREAM_BEGUN_AT_END
+                                                             : FR_STREAM_BEGUN);
     return FR_OK;
 }
 
-static void halt(struct fr_ingest *ingest, struct fr_stream *stream)
-{
-    FR_CHECK(fr_stream_is_read(stream));
-    stream->feed->source.halt(stream->feed->source.self, stream->partition);
-    fr_held_forget(ingest, stream);
-    /* What is left of the record is read again, if it is in the log that is found then. */
-    if (stream->has_interrupted)
-        fr_stream_release(stream, &stream->interrupted);
-    stream->has_interrupted = false;
-    stream->state = FR_STREAM_STOPPED;
-    stream->at_end = false;
-    stream->transaction_ns = 0;
-    stream->retry_ns = 0;
-    ingest->n_stopped++;
-}
-
-void fr_stream_renew(struct fr_ingest *ingest, struct fr_stream *stream)
+void fr_stream_fail(struct fr_ingest *ingest, struct fr_stream *stream, const char *why)
 {
     const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    halt(ingest, stream);
-    fr_log(FR_LOG_DEBUG, "ingest", "renewed", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic, p->partition,
-           stream->next);
-}
-
-void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why)
-{
-    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    halt(ingest, stream);
+    fr_stream_change_state(ingest, stream, FR_STREAM_FAILED);
     snprintf(ingest->problem, sizeof(ingest->problem), "%s/%" PRId32 ": %s", p->topic, p->partition, why);
     char quoted[512];
-    /* A stream that is interrupted at every new try says so once. */
-    fr_log(stream->troubled ? FR_LOG_DEBUG : FR_LOG_WARN, "ingest", "interrupted",
+    /* A stream that is interrupted after every new try is logged as a warning once. */
+    fr_log(stream->interrupted ? FR_LOG_DEBUG : FR_LOG_WARN, "ingest", "interrupted",
            "topic=%s partition=%" PRId32 " offset=%" PRId64 " reason=%s", p->topic, p->partition, stream->next,
            fr_log_quote(quoted, sizeof(quoted), why));
-    stream->troubled = true;
+    stream->interrupted = true;
 }
 
-/* No stream is troubled, and none waits that could be read: no problem is left to tell. */
-static void settle(struct fr_ingest *ingest)
+/* The problem is over when no stream is interrupted and none is stopped that should be read. */
+static void clear_problem(struct fr_ingest *ingest)
 {
     for (uint32_t i = 0; ingest->problem[0] && i < ingest->n_streams; i++) {
         const struct fr_stream *stream = &ingest->streams[i];
-        if (stream->troubled || (stream->state == FR_STREAM_STOPPED && fr_stream_its_turn(ingest, stream)))
+        if (stream->interrupted || (fr_stream_is_stopped(stream) && fr_stream_may_be_read(ingest, stream)))
             return;
     }
     ingest->problem[0] = 0;
 }
 
-void fr_stream_recovered(struct fr_ingest *ingest, struct fr_stream *stream)
+void fr_stream_recover(struct fr_ingest *ingest, struct fr_stream *stream)
 {
-    stream->troubled = false;
-    settle(ingest);
-}
-
-void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream)
-{
-    FR_CHECK(stream->state != FR_STREAM_DONE);
-    if (stream->state == FR_STREAM_STOPPED)
-        ingest->n_stopped--;
-    else
-        stream->feed->source.halt(stream->feed->source.self, stream->partition);
-    stream->state = FR_STREAM_DONE;
-    stream->troubled = false;
-    stream->at_end = true;
-    ingest->n_done++;
-    while (fr_files_left(ingest) && ingest->streams[ingest->turn].state == FR_STREAM_DONE)
-        ingest->turn++;
-    if (stream->next < stream->end) { /* only markers were left: they take effect too */
-        stream->next = stream->end;
-        stream->item = 0;
-        fr_stream_moved(ingest, stream);
-    }
-    stream->seen = stream->next;
+    stream->interrupted = false;
+    clear_problem(ingest);
 }
 
 enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err)
 {
     uint64_t now = fr_mono_ns(ingest->clock);
-    bool due = false, all = true; /* of those that are read without a check none is of a topic */
+    bool due = false, all = true; /* no partition is read without being checked here */
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
         const struct fr_stream *stream = &ingest->streams[i];
-        due |= stream->state == FR_STREAM_STOPPED && now >= stream->retry_ns && fr_stream_its_turn(ingest, stream);
+        due |= is_due(ingest, stream, now);
         all &= stream->feed != &ingest->topics || !fr_stream_is_read(stream);
     }
     uint32_t there = 0;
     enum fr_status status = due ? fr_streams_check(ingest, true, &there, err) : FR_OK;
     for (uint32_t i = 0; status == FR_OK && there && i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
-        if (stream->state == FR_STREAM_STOPPED && stream->there == FR_OK && now >= stream->retry_ns &&
-            fr_stream_its_turn(ingest, stream))
+        if (stream->state == FR_STREAM_READY && is_due(ingest, stream, now))
             status = fr_stream_begin(ingest, stream, err);
     }
     if (due && ingest->topics.source.self)
@@ -366,6 +327,6 @@ enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err)
         snprintf(ingest->problem, sizeof(ingest->problem), "%.255s", err->text);
         status = FR_OK;
     }
-    settle(ingest);
+    clear_problem(ingest);
     return status;
 }

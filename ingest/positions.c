@@ -2,8 +2,8 @@
  *
  * Stored form, little-endian: u32 form number; cluster id; u32 count; per partition topic, i32
  * partition, the offsets, the fingerprint and the ledger, every field in the order of the struct;
- * texts as (u8 length, bytes). Form 2, written when there is a skipped range: behind each
- * partition's ledger u32 count and (i64 first, i64 last) of its ranges.
+ * texts as (u8 length, bytes). Form 2, written if there is a skipped range, has after each
+ * partition's ledger a u32 count and (i64 first, i64 last) of its ranges.
  *
  * Invariants: at most FR_PARTITIONS_MAX partitions, no topic-partition twice; an index never
  * changes.
@@ -46,7 +46,7 @@ void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to)
     to->count = from->count;
 }
 
-static bool find(const struct fr_positions *positions, const char *topic, int32_t partition, uint32_t *index)
+bool fr_positions_find(const struct fr_positions *positions, const char *topic, int32_t partition, uint32_t *index)
 {
     for (uint32_t i = 0; i < positions->count; i++) {
         const struct fr_partition_position *p = &positions->partitions[i];
@@ -61,7 +61,7 @@ static bool find(const struct fr_positions *positions, const char *topic, int32_
 uint32_t fr_positions_index(struct fr_positions *positions, const char *topic, int32_t partition)
 {
     uint32_t index;
-    if (find(positions, topic, partition, &index))
+    if (fr_positions_find(positions, topic, partition, &index))
         return index;
     FR_CHECK(strlen(topic) < FR_TOPIC_MAX);
     reserve(positions, positions->count + 1);
@@ -134,7 +134,7 @@ static void put_text(struct fr_buffer *out, const char *text)
     fr_buffer_append(out, text, size);
 }
 
-static void take_text(struct fr_reader *in, char *out, size_t capacity)
+static void read_text(struct fr_reader *in, char *out, size_t capacity)
 {
     uint8_t size = fr_take_u8(in);
     const uint8_t *bytes = fr_take(in, size);
@@ -185,7 +185,7 @@ void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer 
     }
 }
 
-static void take_skips(struct fr_reader *in, struct fr_partition_position *p)
+static void read_skips(struct fr_reader *in, struct fr_partition_position *p)
 {
     p->n_skips = fr_take_u32(in);
     if (p->n_skips > FR_SKIPS_MAX) {
@@ -200,9 +200,9 @@ static void take_skips(struct fr_reader *in, struct fr_partition_position *p)
     }
 }
 
-static void take_partition(struct fr_reader *in, struct fr_partition_position *p)
+static void read_partition(struct fr_reader *in, struct fr_partition_position *p)
 {
-    take_text(in, p->topic, sizeof(p->topic));
+    read_text(in, p->topic, sizeof(p->topic));
     p->partition = (int32_t)fr_take_u32(in);
     p->offset = (int64_t)fr_take_u64(in);
     p->item = fr_take_u32(in);
@@ -221,17 +221,17 @@ enum fr_status fr_positions_parse(const uint8_t *bytes, size_t size, struct fr_p
     struct fr_positions parsed = {0};
     enum fr_status status = FR_E_CORRUPT;
     uint32_t form = fr_take_u32(&in);
-    take_text(&in, parsed.cluster_id, sizeof(parsed.cluster_id));
+    read_text(&in, parsed.cluster_id, sizeof(parsed.cluster_id));
     uint32_t count = fr_take_u32(&in);
     if (in.failed || form < FORM_PLAIN || form > FORM_SKIPS || count > FR_PARTITIONS_MAX)
         goto out;
     for (uint32_t i = 0; i < count; i++) {
         struct fr_partition_position p = {0};
         uint32_t index;
-        take_partition(&in, &p);
+        read_partition(&in, &p);
         if (form == FORM_SKIPS)
-            take_skips(&in, &p);
-        if (in.failed || find(&parsed, p.topic, p.partition, &index))
+            read_skips(&in, &p);
+        if (in.failed || fr_positions_find(&parsed, p.topic, p.partition, &index))
             goto out;
         reserve(&parsed, i + 1);
         parsed.partitions[i] = p;

@@ -1,15 +1,15 @@
-/* Skipped ranges (--skip): offsets whose records are passed over, because somebody knows that what
- * they hold must not be trained.
+/* Skipped ranges (--skip): offsets whose records are passed over, because an operator knows that
+ * they must not be trained.
  *
- * A range that is asked for must lie ahead of its partition's position, since what took effect
- * cannot be taken back. It is noted with the positions, so it is durable with the first epoch that
- * holds a batch of this start; from then on it holds without being asked for again, in savepoints
- * too, and asking for it again is fine wherever the position is by then. A partition keeps its
- * newest FR_SKIPS_MAX ranges: of those behind the position the oldest goes when another one comes.
- * The skipped records are still decoded (assembly.c), because P2 counts their samples; one that is
- * malformed is a dead letter as always.
+ * A requested range must lie ahead of its partition's position, because what took effect cannot be
+ * undone. The range is stored with the positions, so it is durable with the first epoch that holds
+ * a batch of this start. From then on it applies without being requested again, also in savepoints,
+ * and requesting it again is allowed wherever the position is by then. A partition keeps its newest
+ * FR_SKIPS_MAX ranges: when another one is added, the oldest that the position has passed is
+ * removed. Skipped records are still decoded (assembly.c), because P2 counts their samples; a
+ * malformed one becomes a dead letter as always.
  *
- * Owner: ingest thread; it changes `known` under the mutex, from which the owner loop adopts. */
+ * Owner: ingest thread. It changes `known` under the mutex; the owner loop adopts from there. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -18,9 +18,9 @@
 #include "base/check.h"
 #include "base/log.h"
 
-/* ---- as text ---- */
+/* ---- the text of a range ---- */
 
-static bool take_number(const char *text, size_t size, int64_t most, int64_t *out)
+bool fr_ingest_parse_offset(const char *text, size_t size, int64_t most, int64_t *out)
 {
     int64_t number = 0;
     if (size == 0)
@@ -34,7 +34,7 @@ static bool take_number(const char *text, size_t size, int64_t most, int64_t *ou
     return true;
 }
 
-/* From the right: the path of `file:<path>` may hold any of the signs. */
+/* Parsed from the right, because the path of `file:<path>` may hold any of the separators. */
 bool fr_ingest_skip_parse(const char *text, struct fr_ingest_skip *out, struct fr_err *err)
 {
     struct fr_ingest_skip skip = {.topic = ""};
@@ -46,9 +46,10 @@ bool fr_ingest_skip_parse(const char *text, struct fr_ingest_skip *out, struct f
         partition--;
     const char *dash = strchr(text + range, '-');
     int64_t number;
-    if (partition < 2 || !dash || !take_number(text + partition, range - 1 - partition, INT32_MAX, &number) ||
-        !take_number(text + range, (size_t)(dash - text) - range, INT64_MAX, &skip.range.first) ||
-        !take_number(dash + 1, size - (size_t)(dash + 1 - text), INT64_MAX, &skip.range.last)) {
+    if (partition < 2 || !dash ||
+        !fr_ingest_parse_offset(text + partition, range - 1 - partition, INT32_MAX, &number) ||
+        !fr_ingest_parse_offset(text + range, (size_t)(dash - text) - range, INT64_MAX, &skip.range.first) ||
+        !fr_ingest_parse_offset(dash + 1, size - (size_t)(dash + 1 - text), INT64_MAX, &skip.range.last)) {
         (void)fr_err_set(err, FR_E_INVALID,
                          "expected topic:partition:first-last, the offsets of the first and of the last record to pass "
                          "over, like samples:0:1200-1399");
@@ -68,7 +69,7 @@ bool fr_ingest_skip_parse(const char *text, struct fr_ingest_skip *out, struct f
     return true;
 }
 
-/* ---- of a stream ---- */
+/* ---- the ranges of a stream ---- */
 
 #define SKIP_NAME "--skip %s:%" PRId32 ":%" PRId64 "-%" PRId64
 #define SKIP_ARGUMENTS(skip) (skip)->topic, (skip)->partition, (skip)->range.first, (skip)->range.last
@@ -110,7 +111,7 @@ static enum fr_status find(struct fr_ingest *ingest, const struct fr_ingest_skip
                       SKIP_ARGUMENTS(skip), skip->topic, n, n == 1 ? "" : "s", skip->partition);
 }
 
-/* Whether the range is ahead of all that took effect and touches no other one. */
+/* Checks that the range is ahead of everything that took effect and overlaps no other range. */
 static enum fr_status check_ahead(const struct fr_stream *stream, const struct fr_partition_position *p,
                                   const struct fr_ingest_skip *skip, struct fr_err *err)
 {
@@ -130,7 +131,7 @@ static enum fr_status check_ahead(const struct fr_stream *stream, const struct f
     return FR_OK;
 }
 
-/* Makes room for one more: the oldest behind the position goes. */
+/* Makes room for one more range by removing the oldest that the position has passed. */
 static bool make_room(struct fr_partition_position *p, int64_t next)
 {
     if (p->n_skips < FR_SKIPS_MAX)
@@ -143,8 +144,8 @@ static bool make_room(struct fr_partition_position *p, int64_t next)
     return false;
 }
 
-static enum fr_status take(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_ingest_skip *skip,
-                           struct fr_err *err)
+static enum fr_status add_range(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_ingest_skip *skip,
+                                struct fr_err *err)
 {
     struct fr_partition_position *p = &ingest->shared.known.partitions[stream->stream_index];
     enum fr_status status = check_ahead(stream, p, skip, err);
@@ -160,10 +161,10 @@ static enum fr_status take(struct fr_ingest *ingest, struct fr_stream *stream, c
     if (!room)
         return fr_err_set(err, FR_E_INVALID,
                           SKIP_NAME ": %d ranges lie ahead of the position of this partition, and no more are kept; "
-                                    "ask again when one of them is behind",
+                                    "request the range again when the position has passed one of them",
                           SKIP_ARGUMENTS(skip), FR_SKIPS_MAX);
     if (stream->next >= 0)
-        fr_stream_moved(ingest, stream); /* it is recorded although no record may come for long */
+        fr_stream_moved(ingest, stream); /* the range is stored even if no record comes for long */
     bool beyond = stream->high >= 0 && skip->range.last >= stream->high;
     fr_log(beyond ? FR_LOG_WARN : FR_LOG_INFO, "ingest", "skip",
            "topic=%s partition=%" PRId32 " first=%" PRId64 " last=%" PRId64 " next=%" PRId64 " high=%" PRId64
@@ -183,7 +184,7 @@ enum fr_status fr_streams_skip(struct fr_ingest *ingest, struct fr_err *err)
         if (status != FR_OK)
             return status;
         FR_CHECK(stream);
-        status = take(ingest, stream, &ingest->skips[i], err);
+        status = add_range(ingest, stream, &ingest->skips[i], err);
         if (status != FR_OK)
             return status;
     }
@@ -200,6 +201,6 @@ void fr_stream_forget_skips(struct fr_ingest *ingest, const struct fr_stream *st
     ingest->shared.skips_due = true;
     pthread_mutex_unlock(&ingest->shared.mutex);
     fr_log(FR_LOG_WARN, "ingest", "skips_forgotten",
-           "topic=%s partition=%" PRId32 " note=\"the topic was made anew: its offsets are other records\"", p->topic,
-           p->partition);
+           "topic=%s partition=%" PRId32 " note=\"the topic was created again: its offsets are other records\"",
+           p->topic, p->partition);
 }

@@ -323,7 +323,7 @@ class Cases:
         assert found == [(250, 350, 100), (200, 350, 150)], found
 
     def a_topic_made_anew_is_a_loss_by_policy(self):
-        for topic, records, said in (("shorter", 50, "made anew"), ("longer", 300, "created again")):
+        for topic, records, said in (("shorter", 50, "missing at its end"), ("longer", 300, "is not the one that was trained")):
             def damage():
                 self.delete(topic)
                 self.create(topic, 1)
@@ -389,7 +389,7 @@ class Cases:
         assert "topic vanished is gone" in " ".join(daemon.json("/healthz")["reasons"]) and daemon.get("/healthz")[0] == 200
         self.create("vanished", 1)
         daemon.expect_exit(3)
-        assert "100 records are missing at its end (truncated, or the topic was made anew)" in daemon.log(), daemon.log()[-2000:]
+        assert "100 records are missing at its end (truncated, or the topic was created again)" in daemon.log(), daemon.log()[-2000:]
 
     def a_compacted_topic_is_refused(self):
         for policy in ("compact", "compact,delete"):

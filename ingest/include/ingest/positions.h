@@ -1,7 +1,7 @@
-/* Stream positions and the P2 ledger per topic-partition: what of the sample log has taken effect.
+/* Positions and the P2 ledger of each topic-partition: which part of the log has taken effect.
  *
- * The owner loop applies each batch's positions when it applies the batch; the whole is staged as
- * section "positions" at a cut and restored at start.
+ * The owner loop applies each batch's positions when it applies the batch. All positions are staged
+ * as section "positions" at a cut and restored at a start.
  *
  * The terms of P2 hold per topic-partition. In records: decoded + dead_lettered = delivered. In
  * samples: trained + metrics_only + masked + quarantined + skipped = decoded samples.
@@ -41,13 +41,13 @@ struct fr_ledger_term {
 };
 extern const struct fr_ledger_term fr_positions_ledger[FR_LEDGER_TERMS];
 
-/* Offsets whose records are decoded and counted, and passed over. */
+/* Offsets whose records are passed over: decoded and counted, not trained. */
 struct fr_skip {
     int64_t first, last; /* both inclusive */
 };
 
 struct fr_partition_position {
-    /* or `file:<path>`, partition 0, whose offsets are line numbers from 0 */
+    /* of a file `file:<path>`, with partition 0, and line numbers from 0 as offsets */
     char topic[FR_TOPIC_MAX];
     int32_t partition;
     /* first record not fully in effect; -1: none yet (the `start` policy decides) */
@@ -63,7 +63,8 @@ struct fr_partition_position {
         };
         uint64_t ledger[FR_LEDGER_TERMS];
     };
-    /* disjoint, in the order they were asked for; those before the position were passed over */
+    /* disjoint, in the order in which they were requested; those before the position were passed
+     * over */
     uint32_t n_skips;
     struct fr_skip skips[FR_SKIPS_MAX];
 };
@@ -78,9 +79,12 @@ struct fr_positions {
 
 void fr_positions_release(struct fr_positions *positions);
 void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to);
-/* Finds the index of a topic-partition, which is added with offset -1 when new. */
+/* Finds the index of a topic-partition; false: it has no position. */
+bool fr_positions_find(const struct fr_positions *positions, const char *topic, int32_t partition, uint32_t *index);
+/* Returns the index of a topic-partition, which is added with offset -1 if it is new. */
 uint32_t fr_positions_index(struct fr_positions *positions, const char *topic, int32_t partition);
-/* Records that a batch has taken effect, except its quarantined samples (fr_batch_quarantine). */
+/* Applies the positions of a batch that has taken effect, except for its quarantined samples
+ * (fr_batch_quarantine). */
 void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch);
 /* Whether the record at `offset` is passed over. */
 static inline bool fr_positions_skips(const struct fr_partition_position *position, int64_t offset)
@@ -92,7 +96,7 @@ static inline bool fr_positions_skips(const struct fr_partition_position *positi
 }
 /* Writes the ledger as members of a JSON object, each after a comma. */
 void fr_positions_put_ledger(const struct fr_partition_position *position, struct fr_buffer *out);
-/* Checks the P2 equations of every partition; false names the first that fails in err. */
+/* Checks the P2 equations of every partition; false: err names the first that fails. */
 bool fr_positions_balanced(const struct fr_positions *positions, struct fr_err *err);
 void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer *out);
 enum fr_status fr_positions_parse(const uint8_t *bytes, size_t size, struct fr_positions *out) FR_MUST_CHECK;

@@ -302,7 +302,7 @@ FR_CASE(what_is_held_counts_its_unknown_names_once_and_goes_nowhere_yet)
         append(&s->log, 0, -1);
     service_serve(s);
     assert_int_equal(status_of(s).unknown.slots.counts[0], 1);
-    assert_non_null(strstr(status_of(s).problem, "; they wait: it is not known yet"));
+    assert_non_null(strstr(status_of(s).problem, "; they wait until it is known"));
     fr_clock_fake_advance_ms(&s->clock, 2000);
     service_run(s);
     assert_int_equal(status_of(s).unknown.slots.counts[0], 2);
