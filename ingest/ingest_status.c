@@ -4,6 +4,7 @@
  * Owner: ingest thread; `shared` is exchanged with other threads, under its mutex. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,31 @@ static void choose_problem(struct fr_ingest_status *status)
     memcpy(status->problem, status->problems[first], FR_PROBLEM_MAX);
 }
 
+enum { SINCE_MAX = 96 }; /* bytes of a problem's text that say since when it is there */
+
+/* Whether brokers answer. Otherwise `problem` gets why not and, after the start, since when. */
+static bool note_connection(struct fr_ingest *ingest, char problem[FR_PROBLEM_MAX])
+{
+    char quoted[FR_PROBLEM_MAX], since[FR_CLOCKS_UTC_MAX];
+    problem[0] = '\0';
+    bool connected = fr_is_connected(ingest, problem, FR_PROBLEM_MAX - SINCE_MAX);
+    if (ingest->started && !connected && !ingest->down_since_ms) {
+        ingest->down_since_ms = fr_wall_ms(ingest->clock);
+        fr_log(FR_LOG_WARN, "ingest", "disconnected", "reason=%s", fr_log_quote(quoted, sizeof(quoted), problem));
+    }
+    if (ingest->started && connected && ingest->down_since_ms) {
+        fr_log(FR_LOG_INFO, "ingest", "connected", "down_since=%s", fr_clocks_utc(ingest->down_since_ms, since));
+        ingest->down_since_ms = 0;
+    }
+    size_t size = strlen(problem);
+    if (ingest->down_since_ms)
+        snprintf(problem + size, FR_PROBLEM_MAX - size, " (since %s; reading continues by itself when brokers answer)",
+                 fr_clocks_utc(ingest->down_since_ms, since));
+    if (connected)
+        problem[0] = '\0';
+    return connected;
+}
+
 void fr_ingest_publish_status(struct fr_ingest *ingest)
 {
     struct fr_dead_counts dead = {0};
@@ -66,18 +92,7 @@ void fr_ingest_publish_status(struct fr_ingest *ingest)
         status.at_end &= fr_stream_is_at_end(&ingest->streams[i]) && ingest->streams[i].n_held == 0;
     status.lag_ms = lag_ms(ingest, status.at_end);
     status.stands = ingest->started && stands(ingest);
-    char *brokers = status.problems[FR_INGEST_PROBLEM_BROKERS];
-    status.connected = fr_is_connected(ingest, brokers, FR_PROBLEM_MAX);
-    if (ingest->started && status.connected == ingest->logged_down) {
-        char quoted[320];
-        ingest->logged_down = !status.connected;
-        if (ingest->logged_down)
-            fr_log(FR_LOG_WARN, "ingest", "disconnected", "reason=%s", fr_log_quote(quoted, sizeof(quoted), brokers));
-        else
-            fr_log(FR_LOG_INFO, "ingest", "connected", NULL);
-    }
-    if (status.connected)
-        brokers[0] = '\0';
+    status.connected = note_connection(ingest, status.problems[FR_INGEST_PROBLEM_BROKERS]);
     memcpy(status.problems[FR_INGEST_PROBLEM_STREAMS], ingest->problem, FR_PROBLEM_MAX);
     (void)ingest->sink.healthy(ingest->sink.self, status.problems[FR_INGEST_PROBLEM_DEAD_LETTER_SINK], FR_PROBLEM_MAX);
     fr_transactions_status(ingest, &status);

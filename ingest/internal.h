@@ -148,7 +148,7 @@ struct fr_ingest {
     uint32_t n_stopped; /* streams of which the source gives nothing and which are not DONE */
     uint32_t n_done;
     bool started, finished;
-    bool logged_down; /* the log says that no broker answers */
+    int64_t down_since_ms; /* wall time since which no broker answers; 0: brokers answer */
 
     struct fr_batch *open;  /* the batch being filled; NULL: none is at hand */
     struct fr_batch *ready; /* a closed batch that is not in the ring yet; NULL: none */

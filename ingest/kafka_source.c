@@ -201,10 +201,13 @@ static void look_again(struct fr_kafka_source *source)
         source->health.down = true;
         source->empty_polls = 0;
         if (!source->health.text[0] && code == RD_KAFKA_RESP_ERR__TRANSPORT)
-            snprintf(source->health.text, sizeof(source->health.text), "no broker can be reached");
+            snprintf(source->health.text, sizeof(source->health.text),
+                     "no broker can be reached; check that the brokers run, and the network to them");
         else if (!source->health.text[0])
             snprintf(source->health.text, sizeof(source->health.text),
-                     "connected, but no answer within %d ms: a broker or the network hangs", ANSWER_MS);
+                     "connected, but no answer within %d ms: a broker or the network hangs; check the brokers' "
+                     "processes (a stopped or overloaded one), and restart one that hangs",
+                     ANSWER_MS);
     }
 }
 
