@@ -1,11 +1,11 @@
-/* Dead letters of a daemon without brokers (`ingest.files` alone): a line of JSON each, appended to
- * dead_letters.jsonl in the state directory.
+/* Dead letters of a daemon without brokers (only `ingest.files`): each is a line of JSON, appended
+ * to dead_letters.jsonl in the state directory.
  *
- * Letters wait in memory and are written, then synced, when somebody asks which are acknowledged:
- * one sync an epoch, whatever it holds. As on a topic a letter may stand there twice, after a
- * process that ended before the epoch was durable. A line that a full disk cut is taken back before
- * the next attempt; one that a power cut left is ended by a line break at the next open. Threads:
- * any; the mutex guards all of it. */
+ * Letters wait in memory; they are written and synced when a caller asks which are acknowledged.
+ * That is one sync an epoch, whatever the epoch holds. As on a topic, a letter may be in the file
+ * twice, if the process ended before the epoch was durable. A line that a full disk cut is removed
+ * before the next attempt; one that a power cut left is ended by a line break when the file is next
+ * opened. Threads: any; the mutex guards everything. */
 #include "ingest/source.h"
 
 #include <errno.h>
@@ -37,13 +37,14 @@ struct file_dead {
     char path[PATH_MAX], folder[PATH_MAX];
     int fd; /* -1: not open */
     pthread_mutex_t mutex;
-    struct fr_buffer lines;      /* not written yet */
+    struct fr_buffer lines;      /* letters that are not written yet */
     uint64_t sent, acknowledged; /* numbers of letters */
-    uint64_t size;               /* of the file: everything before it is synced */
-    uint64_t failed, tried_ns;   /* attempts; the last one that failed */
+    uint64_t size;               /* of the file; everything before it is synced */
+    uint64_t failed;             /* attempts */
+    uint64_t tried_ns;           /* when the last attempt failed */
     const struct fr_clock *clock;
     bool withheld;
-    char text[256]; /* why letters wait; empty: none does for a fault */
+    char text[256]; /* why letters wait; empty: no attempt has failed since the last good one */
 };
 
 static bool ends_in_the_middle(int fd, uint64_t size)
@@ -74,8 +75,8 @@ static enum fr_status open_file(struct file_dead *dead, struct fr_err *err)
     return status;
 }
 
-/* The file may have been renamed or cut by a log rotation. */
-static void look_at_file(struct file_dead *dead)
+/* Finds out whether a log rotation renamed or cut the file: closes it, or gets its size. */
+static void check_rotation(struct file_dead *dead)
 {
     struct stat ours, there;
     bool same = fstat(dead->fd, &ours) == 0 && stat(dead->path, &there) == 0 && ours.st_dev == there.st_dev &&
@@ -92,14 +93,14 @@ static enum fr_status write_lines(struct file_dead *dead, struct fr_err *err)
 {
     const struct fr_disk *disk = fr_disk_system();
     if (dead->fd >= 0)
-        look_at_file(dead);
+        check_rotation(dead);
     enum fr_status status = dead->fd >= 0 ? FR_OK : open_file(dead, err);
     if (status == FR_OK)
         status = fr_disk_write(disk, dead->fd, dead->lines.data, dead->lines.size, dead->size, dead->path, err);
     if (status == FR_OK)
         status = fr_disk_sync(disk, dead->fd, dead->path, err);
     if (status != FR_OK && dead->fd >= 0) {
-        /* after a failed sync nothing is known of the file's pages: the lines are written again */
+        /* after a failed sync the pages of the file are unknown, so the lines are written again */
         (void)disk->ftruncate(disk->self, dead->fd, dead->size);
         disk->close(disk->self, dead->fd);
         dead->fd = -1;
@@ -131,7 +132,7 @@ static void flush(struct file_dead *dead)
     dead->tried_ns = now;
 }
 
-/* A value that is no text goes as hexadecimal digits, so that every line is JSON. */
+/* A value that is not UTF-8 is written as hexadecimal digits, so that every line is JSON. */
 static void put_value(struct fr_buffer *out, const uint8_t *value, size_t size)
 {
     if (fr_utf8_valid(value, size)) {
@@ -152,7 +153,7 @@ static void put_value(struct fr_buffer *out, const uint8_t *value, size_t size)
 
 static void prepare(void *self)
 {
-    (void)self; /* the file is made with the first letter */
+    (void)self; /* the file is created with the first letter */
 }
 
 static enum fr_status send_letter(void *self, const struct fr_dead_letter *from, uint64_t *number)
@@ -218,7 +219,7 @@ static void withhold(void *self, bool on)
     pthread_mutex_unlock(&dead->mutex);
 }
 
-/* What waits is of no durable epoch: its records are read again. */
+/* Letters that wait belong to no durable epoch: their records are read again. */
 static void dead_close(void *self)
 {
     struct file_dead *dead = self;

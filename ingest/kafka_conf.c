@@ -1,6 +1,7 @@
-/* The librdkafka clients of ingest: what `ingest.kafka` may say, and what they say of errors.
+/* The librdkafka clients of ingest: which settings `ingest.kafka` may have, and what the clients
+ * report of errors.
  *
- * Some settings carry promises: asking for another value of them is an error, not ignored.
+ * Promises depend on some settings: another value of one of them is an error and is not ignored.
  *
  * Owner: none (functions only). */
 #include "kafka_internal.h"
@@ -25,7 +26,7 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *opa
     health->topic_denied |= code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
         health->down = true;
-        if (health->text[0]) /* the reason before it says more */
+        if (health->text[0]) /* the earlier reason is more precise */
             return;
     }
     fr_kafka_explain(code, reason, health->text, sizeof(health->text));

@@ -1,18 +1,20 @@
 /* Dead letters to Kafka: at least once, never lost while the process lives; the position of a
  * refused record waits for its letter (docs/architecture.md, "Dead letters").
  *
- * A letter is copied and kept until the broker has acknowledged it: timeouts and refusals are
- * tried again, a producer with a fatal error is replaced. The number acknowledged only grows
- * over letters without a gap, in the order of `send`; on the topic they may be out of order or
- * twice. Refused for its size (or larger than BYTES_MAX, and then not copied), a letter goes
- * without its value (headers freshet.length, freshet.sha256), then without the original's key
- * and headers. Bounded in letters and bytes: beyond that `send` says FR_AGAIN and reading
- * pauses. One message a batch, since the broker refuses a whole batch for its size. Plain
- * producer, not idempotent: twice is harmless here, and 2.0.2's false fatal errors are avoided.
- * Threads: the ingest thread and the owner loop call send; a thread of its own (begun with the
- * first letter) talks to the producer, so that letters get through while ingest waits or has
- * ended. The mutex guards the letters and counts. Does not: keep letters over a restart (their
- * records are read again). */
+ * A letter is copied and kept until the broker has acknowledged it. After a timeout or a refusal it
+ * is sent again; a producer with a fatal error is replaced. The acknowledged number grows only over
+ * letters without a gap, in the order of `send`; on the topic letters may be out of order or twice.
+ * A letter that is refused for its size (or is larger than BYTES_MAX, and was not copied) is sent
+ * without its value (headers freshet.length, freshet.sha256), then also without the original's key
+ * and headers. Letters are bounded in number and bytes: at the limit `send` returns FR_AGAIN and
+ * reading pauses. A batch holds one message, because the broker refuses a whole batch for its size.
+ * The producer is not idempotent: a letter that is there twice does no harm, and 2.0.2's false
+ * fatal errors are avoided.
+ *
+ * Threads: the ingest thread and the owner loop call send. A thread of its own, started with the
+ * first letter, serves the producer, so that letters are sent while ingest waits or has ended. The
+ * mutex guards the letters and counts. Letters are not kept over a restart, because their records
+ * are read again. */
 #include "kafka.h"
 
 #include <errno.h>
@@ -36,10 +38,10 @@ enum {
     SEND_WAIT_MS = 50,
     RETRY_MS = 1000,
     POLL_MS = 20,
-    DELIVERY_MS = 30000, /* then the attempt counts as failed and is made again */
-    SLOW_MS = 5000,      /* a letter older than this is a problem to tell */
+    DELIVERY_MS = 30000, /* after this time an attempt has failed and is made again */
+    SLOW_MS = 5000,      /* a letter that waits longer than this is reported as a problem */
     TOPIC_MS = 5000,
-    CLOSE_MS = 500, /* for what was given up to come back from the client */
+    CLOSE_MS = 500, /* limit for the client to return the letters that are given up */
 };
 
 enum letter_state { LETTER_WAITING, LETTER_SENT, LETTER_DONE };
@@ -54,20 +56,20 @@ struct letter {
     int32_t partition;
     int64_t offset;
     char *reason;
-    size_t bytes; /* counted */
+    size_t bytes; /* memory of the letter, as counted */
     struct fr_record_image *image;
-    /* of a value too large to be copied; length 0: it is in the image */
-    size_t length;
-    struct fr_sha256 digest;
+    size_t length;           /* of a value too large to be copied; 0: the value is in the image */
+    struct fr_sha256 digest; /* of that value */
 };
 
 struct kafka_dead {
-    struct fr_ingest_health health; /* first: the client's opaque; its thread's, after `prepare` */
+    /* first, because it is the client's opaque; owned by the letters' thread after `prepare` */
+    struct fr_ingest_health health;
     const struct fr_conf *conf;
     const struct fr_clock *clock;
-    rd_kafka_t *producer; /* the thread's once it runs */
+    rd_kafka_t *producer; /* owned by the thread while it runs */
     pthread_t thread;
-    bool running; /* the mutex's */
+    bool running; /* guarded by the mutex */
     _Atomic uint64_t acknowledged;
 
     pthread_mutex_t mutex;
@@ -76,10 +78,10 @@ struct kafka_dead {
     bool withheld; /* letters are kept, none is sent */
     uint64_t sent; /* number of the newest letter */
     size_t bytes;
-    /* letter n at n % LETTERS_MAX; (acknowledged, sent] are there */
+    /* letter n is at n % LETTERS_MAX, for n in (acknowledged, sent] */
     struct letter *letters[LETTERS_MAX];
     struct fr_dead_counts counts;
-    char text[FR_KAFKA_TEXT_MAX]; /* why letters wait; empty when none does */
+    char text[FR_KAFKA_TEXT_MAX]; /* why letters wait; empty if none does */
 };
 
 /* ---- producer ---- */
@@ -117,7 +119,8 @@ void fr_ingest_dead_report(const struct fr_conf *conf, const struct fr_kafka_rep
     free(dead);
 }
 
-static void say(struct kafka_dead *dead, const char *text)
+/* Notes why letters wait, and logs it if the reason is new. */
+static void note_problem(struct kafka_dead *dead, const char *text)
 {
     if (strcmp(dead->text, text) == 0)
         return;
@@ -152,8 +155,8 @@ static rd_kafka_headers_t *letter_headers(const struct letter *letter, const str
     return headers;
 }
 
-/* A refusal of the letter as it is: its next smaller form at once, or the same one after a
- * while. */
+/* The letter was refused: it is sent again at once in its next smaller form, or after a while in
+ * the same form. */
 static void refused(struct kafka_dead *dead, struct letter *letter, rd_kafka_resp_err_t code)
 {
     letter->state = LETTER_WAITING;
@@ -167,7 +170,7 @@ static void refused(struct kafka_dead *dead, struct letter *letter, rd_kafka_res
     char text[FR_KAFKA_TEXT_MAX];
     snprintf(text, sizeof(text), "dead-letter topic %s: %s", dead->conf->ingest.dead_letter_topic,
              rd_kafka_err2str(code));
-    say(dead, text);
+    note_problem(dead, text);
 }
 
 /* Mutex held. */
@@ -207,7 +210,7 @@ static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message,
     struct kafka_dead *dead = letter->dead;
     pthread_mutex_lock(&dead->mutex);
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && dead->stop) {
-        letter->state = LETTER_WAITING; /* given up: its record is read again */
+        letter->state = LETTER_WAITING; /* given up, because its record is read again */
     } else if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         refused(dead, letter, message->err);
     } else {
@@ -231,24 +234,25 @@ static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message,
 
 /* ---- the thread ---- */
 
-/* Mutex held. A fatal error ends a producer for good: what was on its way is sent again by
- * another. */
-static void renew_if_fatal(struct kafka_dead *dead)
+/* Replaces a producer that had a fatal error; letters that were on their way are sent again. The
+ * mutex is held. */
+static void replace_if_fatal(struct kafka_dead *dead)
 {
     char reason[FR_KAFKA_TEXT_MAX];
     if (dead->producer && rd_kafka_fatal_error(dead->producer, reason, sizeof(reason)) == RD_KAFKA_RESP_ERR_NO_ERROR)
         return;
     if (dead->producer) {
-        say(dead, reason);
+        note_problem(dead, reason);
         rd_kafka_t *old = dead->producer;
         dead->producer = NULL;
-        pthread_mutex_unlock(&dead->mutex); /* its last delivery reports may come while it ends */
+        /* the last delivery reports may come while the producer ends */
+        pthread_mutex_unlock(&dead->mutex);
         rd_kafka_destroy(old);
         pthread_mutex_lock(&dead->mutex);
     }
     struct fr_err err;
     if (producer_new(dead, NULL, &err) != FR_OK)
-        say(dead, err.text);
+        note_problem(dead, err.text);
     for (uint64_t n = atomic_load(&dead->acknowledged) + 1; n <= dead->sent; n++)
         if (dead->letters[n % LETTERS_MAX]->state == LETTER_SENT)
             dead->letters[n % LETTERS_MAX]->state = LETTER_WAITING;
@@ -268,7 +272,7 @@ static void produce_waiting(struct kafka_dead *dead)
     char text[FR_KAFKA_TEXT_MAX];
     snprintf(text, sizeof(text), "dead-letter topic %s does not acknowledge: %.128s",
              dead->conf->ingest.dead_letter_topic, dead->health.text[0] ? dead->health.text : "no answer");
-    say(dead, text);
+    note_problem(dead, text);
 }
 
 static void *thread_main(void *argument)
@@ -280,7 +284,7 @@ static void *thread_main(void *argument)
             pthread_cond_wait(&dead->changed, &dead->mutex);
             continue;
         }
-        renew_if_fatal(dead);
+        replace_if_fatal(dead);
         if (dead->producer)
             produce_waiting(dead);
         rd_kafka_t *producer = dead->producer;
@@ -297,8 +301,8 @@ static void *thread_main(void *argument)
 
 /* ---- the sink ---- */
 
-/* A value beyond the letters' bound (a batch may inflate to gigabytes) is not copied: no broker
- * takes it. */
+/* A value larger than the letters' limit (a batch may inflate to gigabytes) is not copied, because
+ * no broker accepts it. */
 static struct letter *letter_new(struct kafka_dead *dead, const struct fr_dead_letter *from)
 {
     struct letter *letter = fr_alloc(1, sizeof(*letter));
@@ -342,12 +346,12 @@ static enum fr_status send_letter(void *self, const struct fr_dead_letter *from,
     while (rc == 0 && !has_room(dead, letter->bytes))
         rc = pthread_cond_timedwait(&dead->changed, &dead->mutex, &until);
     bool room = has_room(dead, letter->bytes);
-    if (room && !dead->running) { /* else the caller tries again, as it does without room */
+    if (room && !dead->running) { /* if the start fails, the caller tries again, as without room */
         dead->running = fr_thread_start(&dead->thread, "letters", thread_main, dead);
         room = dead->running;
     }
     if (!room && !dead->running && rc == 0) {
-        say(dead, FR_THREADS_SHORT);
+        note_problem(dead, FR_THREADS_SHORT);
         (void)pthread_cond_timedwait(&dead->changed, &dead->mutex, &until);
     }
     if (room) {

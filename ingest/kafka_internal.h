@@ -20,31 +20,32 @@ struct fr_ingest_health {
 /* Reports every problem of the settings of the dead letters' producer. */
 void fr_ingest_dead_report(const struct fr_conf *conf, const struct fr_kafka_report *report);
 
-/* Fills in brokers, name and `ingest.kafka`, and listens for errors: the opaque begins with a
- * struct fr_ingest_health. */
+/* Opens a client with the brokers, name and `ingest.kafka` of the conf, and registers the callback
+ * for errors: options.opaque must begin with a struct fr_ingest_health. */
 enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafka_options options, rd_kafka_t **out,
                                       struct fr_err *err) FR_MUST_CHECK;
 
-/* What the operator cannot change: positions are ours alone, a lost offset is an error, ends are
- * reported. The consumers read it; a producer does not know it. */
+/* Settings that the operator cannot change: positions are kept with the model only, a lost offset
+ * is an error, ends are reported. They are settings of consumers; a producer does not know them. */
 #define FR_INGEST_KAFKA_FIXED                                                                                          \
     {"enable.auto.commit", "false"}, {"enable.auto.offset.store", "false"}, {"auto.offset.reset", "error"},            \
     {                                                                                                                  \
         "enable.partition.eof", "true"                                                                                 \
     }
 
-/* A topic-partition in use; names has its name. */
+/* A topic-partition in use; `names` of the source has its name. */
 struct fr_kafka_partition {
     uint32_t topic;      /* in conf->ingest.topics */
-    int32_t leader;      /* as last asked; -1: none */
-    int32_t broker;      /* that gave its last record since it was begun; -1: none did */
-    uint32_t marks_late; /* times in a row that its record did not come in time */
+    int32_t leader;      /* the leader when last asked; -1: none */
+    int32_t broker;      /* the broker of its first record since it was begun; -1: no record came */
+    uint32_t marks_late; /* how often in a row the record of its mark did not come in time */
     bool reading;
 };
 
+/* The partitions of one topic. */
 struct fr_kafka_lanes {
     uint32_t n, capacity;
-    uint32_t *index; /* [n] of its partitions, in the layout */
+    uint32_t *index; /* [n] their numbers in the layout */
 };
 
 struct fr_kafka_source {
@@ -66,20 +67,20 @@ struct fr_kafka_source {
     struct fr_kafka_contact *contact; /* of the reader */
     struct fr_kafka_contact_count answered;
     struct fr_kafka_contact_time asked; /* when the first question of the last check was asked */
-    uint64_t polled_ns;                 /* fr_clock_boot_ns of the last look at the reader */
-    bool gap;                           /* contact was lost: check again */
-    /* The message polled when the gap was seen: delivered after the check, unless its partition was
-     * halted. NULL: none */
+    uint64_t polled_ns;                 /* fr_clock_boot_ns when the reader was last polled */
+    bool gap;                           /* contact was lost, which is not reported yet */
+    /* the message that was polled when the gap was noticed; it is delivered after the check, unless
+     * its partition was halted; NULL: none */
     rd_kafka_message_t *aside;
-    bool twice; /* the last check took so long that another one follows */
-    bool committed_error_said, policies_told;
-    bool stable; /* the probe is asked for stable ends */
+    bool twice; /* the last check took so long that a second one follows */
+    bool commit_error_logged, policies_logged;
+    bool stable; /* the probe reads committed records only, to ask for stable ends */
 };
 
 /* ---- kafka_source.c ---- */
 
-/* Around one question of ours about a topic through the reader: its answer is no reason for
- * another one. */
+/* To be called before and after a question that ingest itself asks about a topic through the
+ * reader, because the answer to it is no sign that contact was lost. */
 struct fr_kafka_contact_count fr_ingest_kafka_asking(const struct fr_kafka_source *source);
 void fr_ingest_kafka_asked(struct fr_kafka_source *source, struct fr_kafka_contact_count before);
 
@@ -89,23 +90,22 @@ void fr_ingest_kafka_asked(struct fr_kafka_source *source, struct fr_kafka_conta
 enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool probe, rd_kafka_t **out,
                                        rd_kafka_topic_t ***topics, struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_kafka_shut(struct fr_kafka_source *source, rd_kafka_t **client, rd_kafka_topic_t ***topics);
+/* Opens the probe if it is not open. */
 enum fr_status fr_ingest_kafka_probe(struct fr_kafka_source *source, struct fr_err *err) FR_MUST_CHECK;
-/* ---- kafka_policies.c ---- */
-
-/* Of the table of a source. */
-enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err) FR_MUST_CHECK;
-/* False when the brokers do not show the topic's settings. */
-bool fr_ingest_kafka_is_compacted(rd_kafka_t *client, char *topic);
-
-/* ---- kafka_questions.c ---- */
-
-/* Number in the layout of the partition that a message is of; false: none of ours. */
+/* Gets the number in the layout of a message's partition; false: it is none of this source. */
 bool fr_ingest_kafka_index(const rd_kafka_message_t *message, uint32_t *index);
-/* Of the table of a source. */
+/* Operations of struct fr_source. */
 enum fr_status fr_ingest_kafka_discover(void *self, struct fr_source_layout *out, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_ingest_kafka_offsets(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
                                        struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_ingest_kafka_marks(void *self, struct fr_source_answer *answers, uint32_t n,
                                      struct fr_err *err) FR_MUST_CHECK;
+
+/* ---- kafka_policies.c ---- */
+
+/* An operation of struct fr_source. */
+enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err) FR_MUST_CHECK;
+/* Whether the topic is compacted; false, too, if the brokers do not show its settings. */
+bool fr_ingest_kafka_is_compacted(rd_kafka_t *client, char *topic);
 
 #endif

@@ -1,9 +1,9 @@
-/* What the topics that are read keep, and what a batch of them may inflate to, as their settings
- * say: at the start and with the minute's look.
+/* How long topics keep their records, and what a batch of them may inflate to, according to the
+ * topics' settings: checked at the start and with the check once a minute.
  *
- * A compacted topic deletes records whose key came again, read or not: an offset that is missing
- * would look like one that was taken by a transaction marker, so none of it would be
- * counted as lost (P8). It is refused, as the delta topic is. librdkafka's embedded broker, and
+ * A compacted topic deletes records whose key came again, whether they were read or not. An offset
+ * that is missing would look like that of a transaction marker, so none would be counted as lost
+ * (P8). Such a topic is refused, as a compacted delta topic is. librdkafka's embedded broker, and
  * brokers that do not let this user describe the topic, do not answer; the start warns once.
  *
  * Owner: ingest thread. */
@@ -34,10 +34,10 @@ static uint64_t inflation(const char *compression)
     for (size_t i = 0; i < FR_ARRAY_LEN(types); i++)
         if (strcmp(compression, types[i].type) == 0)
             return types[i].most;
-    return 1032; /* gzip, or what the producer likes */
+    return 1032; /* gzip, or whatever the producer chooses */
 }
 
-static void tell_bound(const struct fr_kafka_source *source, const char *topic, uint64_t bytes, const char *compression)
+static void log_bound(const struct fr_kafka_source *source, const char *topic, uint64_t bytes, const char *compression)
 {
     uint64_t inflated = bytes * inflation(compression), limit = source->conf->memory_limit;
     if (bytes == 0)
@@ -48,16 +48,16 @@ static void tell_bound(const struct fr_kafka_source *source, const char *topic, 
            topic, bytes, compression, inflated, limit,
            inflated > limit / BATCH_SHARE
                ? "one batch may take that much memory beyond memory_limit while it is read: set "
-                 "compression.type=uncompressed on the topic, so that brokers refuse what is larger than "
-                 "max.message.bytes, or a smaller max.message.bytes; else its producers have to be trusted"
-               : "what one batch may take while it is read");
+                 "compression.type=uncompressed on the topic, so that brokers refuse batches larger than "
+                 "max.message.bytes, or a smaller max.message.bytes; otherwise its producers must be trusted"
+               : "memory that one batch may take while it is read");
 }
 
 static enum fr_status judge_policy(const struct fr_kafka_source *source, const char *topic,
                                    const struct fr_kafka_topic_settings *settings, struct fr_err *err)
 {
-    if (!source->policies_told)
-        tell_bound(source, topic, settings->message_bytes, settings->compression);
+    if (!source->policies_logged)
+        log_bound(source, topic, settings->message_bytes, settings->compression);
     if (settings->compacted)
         return fr_err_set(err, FR_E_MISMATCH,
                           "topic %s is compacted (cleanup.policy=%s): samples whose key comes again are deleted before "
@@ -67,7 +67,7 @@ static enum fr_status judge_policy(const struct fr_kafka_source *source, const c
     return FR_OK;
 }
 
-static void tell_unknown(const char *topic, const char *reason)
+static void log_unknown_policy(const char *topic, const char *reason)
 {
     char quoted[256];
     fr_log(
@@ -101,12 +101,12 @@ enum fr_status fr_ingest_kafka_policies(void *self, struct fr_err *err)
     for (uint32_t i = 0; i < n && answered && status == FR_OK; i++) {
         if (settings[i].error == RD_KAFKA_RESP_ERR_NO_ERROR)
             status = judge_policy(source, topics[i], &settings[i], err);
-        else if (!source->policies_told)
-            tell_unknown(topics[i], rd_kafka_err2str(settings[i].error));
+        else if (!source->policies_logged)
+            log_unknown_policy(topics[i], rd_kafka_err2str(settings[i].error));
     }
-    if (!answered && !source->policies_told)
-        tell_unknown(topics[0], text);
-    source->policies_told = true;
+    if (!answered && !source->policies_logged)
+        log_unknown_policy(topics[0], text);
+    source->policies_logged = true;
     free(settings);
     return status;
 }

@@ -1,14 +1,14 @@
 /* Questions to the brokers about the topics that are read: partitions, ends of the log, records at
- * an offset. They are asked by a client of their own (the probe), which lives during checks only,
- * so that a question never waits behind a stream.
+ * an offset. A client of its own (the probe) asks them. It lives during checks only, and because of
+ * it a question never waits for a stream.
  *
  * Many partitions are asked for at once: offsets by one request for each topic and leader, records
- * through one queue. A partition without leader is known from the metadata and is not waited for,
- * and a broker that does not answer costs its own partitions their answer. librdkafka 2.0.2 has no
- * ListOffsets in its admin interface: rd_kafka_offsets_for_times sends the same request, and takes
- * the protocol's numbers for the beginning and the end of a log in place of a time.
+ * through one queue. Metadata shows a partition without a leader, which is not waited for, and if a
+ * broker does not answer, only its own partitions have no answer. librdkafka 2.0.2 has no
+ * ListOffsets in its admin interface; rd_kafka_offsets_for_times sends the same request and accepts
+ * the protocol's numbers for the beginning and the end of a log instead of a time.
  *
- * Owner: ingest thread. It does not decide anything about offsets. */
+ * Owner: ingest thread. It decides nothing about offsets. */
 #include "kafka_internal.h"
 
 #include <inttypes.h>
@@ -25,21 +25,23 @@ enum {
     METADATA_MS = 5000,
     OFFSETS_MS = 5000,
     MARKS_MS = 5000,
-    AGAIN_MS = 1000,    /* of each, while other partitions are being read */
-    MARKS_LATE_MAX = 5, /* times that it is doubled for a record that takes long to inflate */
+    AGAIN_MS = 1000,    /* limit of each question while other partitions are being read */
+    MARKS_LATE_MAX = 5, /* how often the limit is doubled for a record that takes long to inflate */
     MARKS_AT_ONCE = 256,
-    /* What fetched records may take before they are read, of all partitions together. A full queue
-     * is looked at again after a second (librdkafka 2.0.2), so no more than this is read in one. */
+    /* The memory of fetched records before they are read, of all partitions together. librdkafka
+     * 2.0.2 checks a full queue again after a second, so at most this is read in a second. */
     QUEUE_SHARE = 16, /* of memory_limit */
     QUEUE_KBYTES_MIN = 1024,
     QUEUE_KBYTES_MAX = 1048576,
-    /* Records in a queue, for each of which the client keeps more than its bytes: so many, its own
-     * default, or one for each kilobyte. Behind this bound, too, it looks again after a second. */
+    /* Records in a queue, for each of which the client keeps more than its bytes: this many, its
+     * own default, or one for each kilobyte. A queue that is full by this limit is also checked
+     * again after a second. */
     QUEUE_RECORDS_MIN = 100000,
     FETCH_SHARE = 32,       /* of memory_limit: one answer */
     FETCH_BYTES = 52428800, /* librdkafka's own default */
     FETCH_BYTES_MIN = 1048576,
-    /* of a partition in an answer, or one batch: a small service meets one bomb at a time */
+    /* bytes of a partition in one answer, or one batch: a small service meets one decompression
+     * bomb at a time */
     PARTITION_SHARE = 256,
     PARTITION_BYTES = 1048576, /* librdkafka's own default */
     PARTITION_BYTES_MIN = 65536,
@@ -56,8 +58,8 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
                                        rd_kafka_topic_t ***topics, struct fr_err *err)
 {
     char group[FR_MODEL_MAX + 16], kbytes[16], records[16], fetch[24], part[24];
-    /* Partitions that share a queue are each measured by all of it: a share of the bound would stop
-     * them all early and starve the trainer. */
+    /* librdkafka measures each of the partitions that share a queue by the whole queue: a share of
+     * the bound would stop them all early and starve the trainer. */
     uint64_t limit = source->conf->memory_limit;
     uint32_t queue = (uint32_t)between(limit / QUEUE_SHARE / 1024, QUEUE_KBYTES_MIN, QUEUE_KBYTES_MAX);
     uint32_t share = source->per_partition && source->n_partitions ? queue / source->n_partitions : queue;
@@ -69,9 +71,9 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
     const struct fr_kafka_setting ours[] = {
         FR_INGEST_KAFKA_FIXED,
         {"group.id", group},
-        /* of the probe: where logs end does not depend on transactions */
+        /* for the probe, the end of a log does not depend on transactions */
         {"isolation.level", probe && !source->stable ? "read_uncommitted" : "read_committed"},
-        /* a question says why a broker closed its connection; a stream lives through it */
+        /* the probe reports why a broker closed its connection; the reader connects again */
         {"log.connection.close", probe ? "true" : "false"},
         {"check.crcs", "true"},
         {"allow.auto.create.topics", "false"},
@@ -132,15 +134,15 @@ enum fr_status fr_ingest_kafka_probe(struct fr_kafka_source *source, struct fr_e
     return source->probe ? FR_OK : fr_ingest_kafka_connect(source, true, &source->probe, &source->probe_topics, err);
 }
 
-/* "what: answer (what the connection said)" */
+/* Sets err to "what: answer (last error of the connection)". */
 static enum fr_status unavailable(struct fr_kafka_source *source, rd_kafka_resp_err_t code, const char *what,
                                   struct fr_err *err)
 {
     if (source->probe)
         rd_kafka_poll(source->probe, 0);
-    bool said = source->health.text[0] != 0;
+    bool reported = source->health.text[0] != 0;
     return fr_err_set(err, fr_kafka_status(code), "%s at %s: %s%s%s%s", what, source->conf->ingest.brokers,
-                      rd_kafka_err2str(code), said ? " (" : "", source->health.text, said ? ")" : "");
+                      rd_kafka_err2str(code), reported ? " (" : "", source->health.text, reported ? ")" : "");
 }
 
 /* ---- questions ---- */
@@ -187,7 +189,7 @@ static enum fr_status discover_topic(struct fr_kafka_source *source, uint32_t to
             "topic %s does not exist at %s: create it, or correct ingest.topic; reading begins when it is there", name,
             source->conf->ingest.brokers);
     while (source->topics[topic].n < found.partitions &&
-           source->n_partitions <= FR_PARTITIONS_MAX) /* one too many: the caller refuses */
+           source->n_partitions <= FR_PARTITIONS_MAX) /* one too many, so that the caller refuses */
         add_partition(source, topic);
     return FR_OK;
 }
@@ -209,7 +211,7 @@ enum fr_status fr_ingest_kafka_discover(void *self, struct fr_source_layout *out
     }
     out->n_partitions = source->n_partitions;
     out->partitions = source->names;
-    if (!source->reader && !source->policies_told)
+    if (!source->reader && !source->policies_logged)
         status = fr_ingest_kafka_policies(source, err);
     source->health = (struct fr_ingest_health){0};
     return status;
@@ -238,7 +240,7 @@ static bool is_asked(const struct fr_kafka_source *source, const struct fr_sourc
     return false;
 }
 
-/* Leaders of the topic's partitions, -1: none. */
+/* Updates the leaders of the topic's partitions. */
 static rd_kafka_resp_err_t ask_leaders(struct fr_kafka_source *source, uint32_t topic)
 {
     const struct rd_kafka_metadata *metadata = NULL;
@@ -262,7 +264,7 @@ static rd_kafka_resp_err_t ask_leaders(struct fr_kafka_source *source, uint32_t 
     return code;
 }
 
-/* One request: partitions of a topic that one broker leads. */
+/* Sends one request for partitions of a topic that one broker leads. */
 static void ask_group(struct fr_kafka_source *source, int64_t when, struct fr_source_answer **group, uint32_t n)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
@@ -278,12 +280,12 @@ static void ask_group(struct fr_kafka_source *source, int64_t when, struct fr_so
             continue;
         }
         group[i]->offset = found->offset;
-        group[i]->status = found->offset < 0 ? FR_EOF : FR_OK; /* -1: none so late */
+        group[i]->status = found->offset < 0 ? FR_EOF : FR_OK; /* -1: no record is so late */
     }
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Those that are not answered yet, leader by leader. */
+/* Asks for the topic's partitions that have no answer yet, leader by leader. */
 static void ask_topic(struct fr_kafka_source *source, int64_t when, uint32_t topic, struct fr_source_answer *answers,
                       uint32_t n)
 {
@@ -348,11 +350,12 @@ static void stop_asking(struct fr_kafka_source *source, const struct fr_source_a
                           source->names[answer->partition].partition);
 }
 
-/* What came first of a partition is the record, or says that there is none. */
-static bool take_mark(const rd_kafka_message_t *message, struct fr_source_answer *answer)
+/* Answers by the first message of a partition: the record, or proof that there is none. False: an
+ * earlier record, which answers nothing. */
+static bool match_mark(const rd_kafka_message_t *message, struct fr_source_answer *answer)
 {
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < answer->offset)
-        return false; /* 2.0.2 may give earlier ones of the batch */
+        return false; /* 2.0.2 may give earlier records of the batch */
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset == answer->offset) {
         answer->status = FR_OK;
         answer->timestamp_ms = rd_kafka_message_timestamp(message, NULL);
@@ -365,7 +368,8 @@ static bool take_mark(const rd_kafka_message_t *message, struct fr_source_answer
     return true;
 }
 
-/* What came within the limit of those that were asked; each that did not is later the next time. */
+/* Receives the records that come within the limit; a record that does not come gets a longer limit
+ * the next time. */
 static void receive_marks(struct fr_kafka_source *source, rd_kafka_queue_t *queue, struct fr_source_answer **asked,
                           uint32_t n, int wait_ms)
 {
@@ -376,10 +380,10 @@ static void receive_marks(struct fr_kafka_source *source, rd_kafka_queue_t *queu
     while (left) {
         uint32_t at;
         rd_kafka_message_t *message = rd_kafka_consume_queue(queue, wait_ms);
-        if (!message) /* nothing from any of them */
+        if (!message) /* no message of any partition */
             break;
         for (uint32_t i = 0; fr_ingest_kafka_index(message, &at) && i < n; i++) {
-            if (asked[i]->partition != at || asked[i]->status != FR_AGAIN || !take_mark(message, asked[i]))
+            if (asked[i]->partition != at || asked[i]->status != FR_AGAIN || !match_mark(message, asked[i]))
                 continue;
             stop_asking(source, asked[i]);
             left--;
@@ -396,7 +400,7 @@ static void receive_marks(struct fr_kafka_source *source, rd_kafka_queue_t *queu
         }
 }
 
-/* At most MARKS_AT_ONCE, through one queue. */
+/* Asks for at most MARKS_AT_ONCE records, through one queue. */
 static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer **asked, uint32_t n, int wait_ms)
 {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(source->probe);
@@ -408,15 +412,15 @@ static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer **
     rd_kafka_queue_destroy(queue);
 }
 
-/* How often the limit is doubled: what is asked in passing is left for the next look. */
+/* How often the limit is doubled. A question that nothing waits for is left for the next check. */
 static uint32_t lateness(const struct fr_kafka_source *source, const struct fr_source_answer *asked)
 {
     uint32_t late = source->partitions[asked->partition].marks_late;
     return asked->in_passing ? 0 : late < MARKS_LATE_MAX ? late : MARKS_LATE_MAX;
 }
 
-/* Those whose record came in time before are asked first, so that one leader which does not give
- * records costs the others nothing but what all late ones may take together. */
+/* Partitions whose record came in time before are asked first, so that a leader which does not give
+ * records costs the others at most the time that all late ones may take together. */
 enum fr_status fr_ingest_kafka_marks(void *self, struct fr_source_answer *answers, uint32_t n, struct fr_err *err)
 {
     struct fr_kafka_source *source = self;

@@ -1,15 +1,15 @@
 /* The sample source over Kafka: librdkafka's per-partition consumer ("simple" API), two clients.
  *
- * The reader streams: consume_start at our offsets, no group membership, so nothing can rebalance
- * or reset them; one queue for all partitions, or, in lockstep, one each, which the group consumer
- * offers only with a race at assignment. Back-pressure is not polling: each partition's queue is
- * bounded (queued.max.messages.kbytes), fetching stops when it is full. Questions are asked by
- * another client (kafka_questions.c). Messages are polled one by one, because 2.0.2's batch calls
- * may lose some (fixed in 2.1.0). Records below the begun offset may appear (2.0.2, fixed in
- * 2.4.0); the caller drops them. A message set that fails its check sum is skipped by librdkafka;
- * it is reported as FR_SOURCE_BROKEN, and the caller begins again at its own offset.
+ * The reader streams: consume_start at the stored offsets, without group membership, so nothing can
+ * rebalance or reset them. All partitions share one queue; in lockstep each has its own, which the
+ * group consumer offers only with a race at assignment. Back-pressure works by not polling: each
+ * partition's queue is bounded (queued.max.messages.kbytes), and fetching stops when it is full.
+ * Questions are asked by another client (kafka_questions.c). Messages are polled one by one,
+ * because 2.0.2's batch calls may lose some (fixed in 2.1.0). Records below the begun offset may
+ * appear (2.0.2, fixed in 2.4.0); the caller drops them. librdkafka skips a message set that fails
+ * its check sum; it is reported as FR_SOURCE_BROKEN, and the caller begins again at its own offset.
  *
- * Owner: ingest thread. It does not decide anything about offsets. */
+ * Owner: ingest thread. It decides nothing about offsets. */
 #include "kafka.h"
 
 #include <inttypes.h>
@@ -21,13 +21,13 @@
 #include "kafka_internal.h"
 
 enum {
-    /* how long the last commit may hold up a stop; it is for lag tools only */
+    /* how long the last commit may delay a stop; it is for lag tools only */
     COMMIT_CLOSE_MS = 2000,
-    REVIVED_LOOK_MS = 200, /* a question to a broker that was down, once a second */
-    LOOK_EVERY = 20,       /* empty polls between two of them */
-    SILENT_MS = 3000,      /* nothing was heard for so long: is anybody there? */
-    ANSWER_MS = 2000,      /* and the answer may take so long */
-    /* When the questions about all partitions took longer, the process may have stood still
+    REVIVED_MS = 200,   /* limit of a question to brokers that were down, about once a second */
+    REVIVED_POLLS = 20, /* empty polls between two such questions */
+    SILENT_MS = 3000,   /* silence after which brokers are asked whether they answer */
+    ANSWER_MS = 2000,   /* limit of the answer to that question */
+    /* If the questions about all partitions took longer than this, the process may have stood still
      * meanwhile, and they are asked once more. */
     CHECK_MS = 2000,
 };
@@ -44,7 +44,7 @@ static void checked(void *self, bool all)
     bool twice = now.boot_ns - source->polled_ns > (uint64_t)CHECK_MS * 1000000;
     if (twice && !(all && source->twice)) {
         source->twice = all;
-        return; /* the next poll says that contact was lost */
+        return; /* the next poll reports that contact was lost */
     }
     source->polled_ns = now.boot_ns;
     if (!all)
@@ -55,7 +55,8 @@ static void checked(void *self, bool all)
 
 static void heard(struct fr_kafka_source *source)
 {
-    source->heard_ns = fr_mono_ns(fr_clock_system()); /* brokers keep no other */
+    /* the system clock, because brokers have no fake one */
+    source->heard_ns = fr_mono_ns(fr_clock_system());
 }
 
 static enum fr_status begin(void *self, uint32_t index, int64_t offset, struct fr_err *err)
@@ -79,7 +80,7 @@ static enum fr_status begin(void *self, uint32_t index, int64_t offset, struct f
                           name->partition, offset, rd_kafka_err2str(rd_kafka_last_error()));
     source->partitions[index].reading = true;
     source->partitions[index].broker = -1;
-    /* from before the check that let this begin */
+    /* errors from before the check that let this partition begin no longer count */
     source->health.topic_gone = source->health.topic_denied = false;
     return FR_OK;
 }
@@ -98,7 +99,7 @@ static void halt(void *self, uint32_t index)
     rd_kafka_consume_stop(source->reader_topics[source->partitions[index].topic], source->names[index].partition);
 }
 
-static void take_message(rd_kafka_message_t *message, uint32_t index, struct fr_source_event *out)
+static void convert_message(rd_kafka_message_t *message, uint32_t index, struct fr_source_event *out)
 {
     rd_kafka_timestamp_type_t clock;
     int64_t timestamp_ms = rd_kafka_message_timestamp(message, &clock);
@@ -116,16 +117,16 @@ static void take_message(rd_kafka_message_t *message, uint32_t index, struct fr_
     };
 }
 
-/* A revoked right may be granted again: reading is tried again and continues where it was. */
-static void say_denied(const struct fr_kafka_source *source, const char *reason, struct fr_source_event *out)
+/* A revoked right may be granted again: reading is then tried again and continues where it was. */
+static void report_denied(const struct fr_kafka_source *source, const char *reason, struct fr_source_event *out)
 {
     out->kind = FR_SOURCE_BROKEN;
     snprintf(out->text, sizeof(out->text), "%.60s; grant this user READ on the topic and on group freshet.%.120s",
              reason, source->conf->model);
 }
 
-static void take_error(const struct fr_kafka_source *source, const rd_kafka_message_t *message, uint32_t index,
-                       struct fr_source_event *out)
+static void convert_error(const struct fr_kafka_source *source, const rd_kafka_message_t *message, uint32_t index,
+                          struct fr_source_event *out)
 {
     rd_kafka_resp_err_t code = message->err;
     *out = (struct fr_source_event){.partition = index, .offset = message->offset};
@@ -141,14 +142,14 @@ static void take_error(const struct fr_kafka_source *source, const rd_kafka_mess
     default:
         out->kind = FR_SOURCE_BROKEN;
         if (fr_kafka_status(code) == FR_E_DENIED)
-            say_denied(source, rd_kafka_err2str(code), out);
+            report_denied(source, rd_kafka_err2str(code), out);
     }
 }
 
-/* An error reported to the client as a whole concerns its partitions; a topic that was deleted or
- * may not be read breaks them one a call (all topics': which one it was shows when each is looked
- * at again). */
-static enum fr_status take_health(struct fr_kafka_source *source, struct fr_source_event *out)
+/* Gives an error that was reported to the client as a whole to its partitions, one in each call: a
+ * topic was deleted or may not be read. The error does not name the topic; the check of each
+ * partition shows which one it was. */
+static enum fr_status give_client_error(struct fr_kafka_source *source, struct fr_source_event *out)
 {
     bool broken = source->health.topic_gone || source->health.topic_denied;
     for (uint32_t i = 0; broken && i < source->n_partitions; i++)
@@ -156,7 +157,7 @@ static enum fr_status take_health(struct fr_kafka_source *source, struct fr_sour
             *out = (struct fr_source_event){.kind = FR_SOURCE_BROKEN, .partition = i};
             snprintf(out->text, sizeof(out->text), "%.255s", source->health.text);
             if (source->health.topic_denied)
-                say_denied(source, source->health.text, out);
+                report_denied(source, source->health.text, out);
             return FR_OK;
         }
     source->health.topic_gone = source->health.topic_denied = false;
@@ -175,22 +176,22 @@ void fr_ingest_kafka_asked(struct fr_kafka_source *source, struct fr_kafka_conta
         source->answered.metadata = before.metadata + 1;
 }
 
-/* Whether brokers are there when there is nothing to read: only a question can tell. One that has
- * stopped but keeps its connections (a machine that hangs, a network that swallows) would be known
- * to librdkafka after socket.timeout.ms, a minute; that cannot be shorter without ending large
- * answers on slow lines. That all of them are away it says only while it knows where each is, the
- * group's coordinator too. */
-static void look_again(struct fr_kafka_source *source)
+/* Finds out whether brokers answer while there is nothing to read, which only a question shows.
+ * librdkafka notices a broker that has stopped but keeps its connections (a machine that hangs, a
+ * network that drops packets) after socket.timeout.ms, a minute; a shorter time would end large
+ * answers on slow lines. It reports that all brokers are down only while it knows the address of
+ * each, including the group's coordinator. */
+static void probe_connection(struct fr_kafka_source *source)
 {
     bool down = source->health.down;
-    if (down && source->empty_polls++ % LOOK_EVERY != 0)
+    if (down && source->empty_polls++ % REVIVED_POLLS != 0)
         return;
     if (!down && fr_mono_ns(fr_clock_system()) - source->heard_ns < (uint64_t)SILENT_MS * 1000000)
         return;
     const struct rd_kafka_metadata *metadata;
     struct fr_kafka_contact_count before = fr_ingest_kafka_asking(source);
     rd_kafka_resp_err_t code =
-        rd_kafka_metadata(source->reader, 0, source->reader_topics[0], &metadata, down ? REVIVED_LOOK_MS : ANSWER_MS);
+        rd_kafka_metadata(source->reader, 0, source->reader_topics[0], &metadata, down ? REVIVED_MS : ANSWER_MS);
     fr_ingest_kafka_asked(source, before);
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
         rd_kafka_metadata_destroy(metadata);
@@ -217,8 +218,8 @@ static void drain_commits(struct fr_kafka_source *source, int wait_ms)
     while (source->n_commits && (event = rd_kafka_queue_poll(source->commits, wait_ms))) {
         source->n_commits--;
         rd_kafka_resp_err_t code = rd_kafka_event_error(event);
-        if (code != RD_KAFKA_RESP_ERR_NO_ERROR && !source->committed_error_said) {
-            source->committed_error_said = true;
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR && !source->commit_error_logged) {
+            source->commit_error_logged = true;
             fr_log(FR_LOG_WARN, "ingest", "group_commit",
                    "reason=\"%s\" effect=\"lag tools see no progress; training is not affected\"",
                    rd_kafka_err2str(code));
@@ -229,7 +230,8 @@ static void drain_commits(struct fr_kafka_source *source, int wait_ms)
 
 /* ---- contact ---- */
 
-/* Whether contact was lost since that was last answered for, while we waited or were stopped. */
+/* Whether contact was lost since the last FR_SOURCE_GAP or FR_SOURCE_CONNECTED, which includes that
+ * this process waited or stood still for longer than it meant to. */
 static bool lost_contact(struct fr_kafka_source *source, int wait_ms)
 {
     uint64_t now = fr_clock_boot_ns(), before = source->polled_ns;
@@ -246,15 +248,15 @@ static void rest(void *self)
     if (!source->reader)
         return;
     (void)lost_contact(source, 0);
-    rd_kafka_poll(source->reader, 0); /* error callbacks, also while nobody polls */
+    rd_kafka_poll(source->reader, 0); /* error callbacks, also while there are no polls */
     drain_commits(source, 0);
     if (source->health.down)
-        look_again(source);
+        probe_connection(source);
 }
 
-/* What comes over another connection may be of a log that an election cut below what was fetched
- * before: that is dropped. */
-static enum fr_status take_gap(struct fr_kafka_source *source, struct fr_source_event *out)
+/* Reports that contact was lost. Records over another connection may be of a log that an election
+ * cut below what was fetched before, so FR_SOURCE_CONNECTED drops what was fetched. */
+static enum fr_status give_gap(struct fr_kafka_source *source, struct fr_source_event *out)
 {
     struct fr_kafka_contact_count count = fr_kafka_contact_count(source->contact);
     bool drop = count.connections != source->answered.connections;
@@ -264,6 +266,7 @@ static enum fr_status take_gap(struct fr_kafka_source *source, struct fr_source_
     return FR_OK;
 }
 
+/* Whether another broker gives the partition than before. */
 static bool is_moved(struct fr_kafka_source *source, const rd_kafka_message_t *message, uint32_t index)
 {
     struct fr_kafka_partition *partition = &source->partitions[index];
@@ -289,7 +292,7 @@ static bool is_read(const struct fr_kafka_source *source, const rd_kafka_message
     return fr_ingest_kafka_index(message, &at) && source->partitions[at].reading;
 }
 
-/* Of a partition that is read. */
+/* Converts a message of a partition that is read, and takes ownership of it. */
 static enum fr_status give(struct fr_kafka_source *source, rd_kafka_message_t *message, struct fr_source_event *out)
 {
     uint32_t at = 0;
@@ -300,13 +303,13 @@ static enum fr_status give(struct fr_kafka_source *source, rd_kafka_message_t *m
         return FR_OK;
     }
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        take_message(message, at, out);
+        convert_message(message, at, out);
         source->health.down = false;
         source->health.text[0] = 0;
         heard(source);
         return FR_OK;
     }
-    take_error(source, message, at, out);
+    convert_error(source, message, at, out);
     if (out->kind == FR_SOURCE_END) {
         source->health = (struct fr_ingest_health){0};
         heard(source);
@@ -322,28 +325,29 @@ static enum fr_status poll_event(void *self, int64_t index, int wait_ms, struct 
     (void)err;
     FR_CHECK(source->reader && (index < 0) == (source->queue != NULL));
     rd_kafka_message_t *message = source->aside;
-    if (message) { /* from before the question that was answered */
+    if (message) { /* polled before the check that followed the gap */
         source->aside = NULL;
         return give(source, message, out);
     }
     if (lost_contact(source, 0))
-        return take_gap(source, out);
+        return give_gap(source, out);
     message = receive(source, index, wait_ms);
     bool lost = lost_contact(source, wait_ms);
     if (!message) {
         rd_kafka_poll(source->reader, 0); /* error callbacks */
         drain_commits(source, 0);
-        look_again(source);
-        return take_health(source, out);
+        probe_connection(source);
+        return give_client_error(source, out);
     }
-    if (!is_read(source, message)) { /* was in the queue when its partition was halted */
+    /* the message was in the queue when its partition was halted */
+    if (!is_read(source, message)) {
         rd_kafka_message_destroy(message);
         return FR_AGAIN;
     }
     if (!lost)
         return give(source, message, out);
     source->aside = message;
-    return take_gap(source, out);
+    return give_gap(source, out);
 }
 
 static void release(void *self, struct fr_source_event *event)
@@ -367,7 +371,7 @@ static size_t headers(void *self, const struct fr_source_event *event, struct fr
     return n;
 }
 
-/* Positions also name files, and topics that were left. */
+/* Positions also name files, and topics that are no longer read. */
 static bool is_topic(const struct fr_kafka_source *source, const char *name)
 {
     for (uint32_t i = 0; i < source->conf->ingest.n_topics; i++)
@@ -382,7 +386,8 @@ static void commit(void *self, const struct fr_positions *positions)
     if (!source->reader)
         return;
     drain_commits(source, 0);
-    if (source->n_commits) /* the broker does not answer; the next durable epoch says more anyway */
+    /* the broker has not answered; the next durable epoch is committed later */
+    if (source->n_commits)
         return;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)positions->count);
     for (uint32_t i = 0; i < positions->count; i++)
@@ -457,13 +462,13 @@ enum fr_status fr_ingest_kafka_source(const struct fr_conf *conf, bool per_parti
     uint32_t n = conf->ingest.n_topics;
     source->topics = fr_alloc(n, sizeof(*source->topics));
     source->order = fr_alloc(n, sizeof(*source->order));
-    for (uint32_t i = 0; i < n; i++) { /* inserted by name */
+    for (uint32_t i = 0; i < n; i++) { /* topics in the order of their names */
         uint32_t at = i;
         for (; at > 0 && strcmp(conf->ingest.topics[source->order[at - 1]], conf->ingest.topics[i]) > 0; at--)
             source->order[at] = source->order[at - 1];
         source->order[at] = i;
     }
-    /* the properties are checked now, the broker later */
+    /* properties are checked now, brokers later */
     enum fr_status status = fr_ingest_kafka_probe(source, err);
     if (status != FR_OK) {
         kafka_source_free(source);

@@ -1,22 +1,22 @@
 /* Lines of plain, gzip and zstd files.
  *
- * A line ends with a newline or with the file; a carriage return before it is white space to JSON
- * and stays. Blank lines are numbered like all others. Memory is bounded: of a line longer than
- * line_max only size and CRC32C are kept. So is the time of a call: a seek in a gzip file is
- * reading all before it, so a call reads at most SLICE_BYTES.
+ * A line ends with a newline or with the file. A carriage return before the newline stays, because
+ * it is white space to JSON. Blank lines are numbered like all others. Memory is bounded: of a line
+ * longer than line_max only size and CRC32C are kept. The time of a call is bounded, too: a seek in
+ * a gzip file reads everything before it, so a call reads at most SLICE_BYTES.
  *
- * A gzip file begins with the two bytes of its magic and is a series of members, each checked whole
- * (RFC 1952). Behind a member comes another one, the end of the file, or zero bytes up to the end
- * (padding of a block device); anything else is damage. zlib's own file interface is not used,
- * because it takes what follows a member and does not look like one for garbage to be passed over,
- * so that a damaged later member ended the file without an error.
+ * A gzip file begins with the two bytes of its magic and is a series of members, each of which is
+ * checked whole (RFC 1952). After a member comes another one, the end of the file, or zero bytes up
+ * to the end (padding of a block device); anything else is damage. zlib's own file interface is not
+ * used: it ignores bytes after a member that do not look like another member, so a damaged later
+ * member would end the file without an error.
  *
- * A zstd file is a series of frames (RFC 8878), skippable ones too, up to the end of the file.
- * Their windows have at most 128 MiB, the library's own bound for streams. Files that begin like
- * another format are refused by its name.
+ * A zstd file is a series of frames (RFC 8878), including skippable ones, up to the end of the
+ * file. Their windows have at most 128 MiB, the library's own limit for streams. A file that begins
+ * like another format is refused by the name of that format.
  *
- * Invariants: bytes[at, at + scanned) hold no newline; long_size > 0: so many bytes of the present
- * line went by already. */
+ * Invariants: bytes[at, at + scanned) hold no newline; long_size > 0 is the number of bytes of the
+ * present line that were dropped. */
 #include "ingest/lines.h"
 
 #include <errno.h>
@@ -37,22 +37,22 @@ enum content {
     CONTENT_UNKNOWN, /* nothing was read yet */
     CONTENT_PLAIN,
     CONTENT_MEMBER,  /* inside a gzip member */
-    CONTENT_BETWEEN, /* behind a member */
-    CONTENT_PADDING, /* behind the last one: zero bytes only */
+    CONTENT_BETWEEN, /* after a member */
+    CONTENT_PADDING, /* after the last member: zero bytes only */
     CONTENT_FRAMES,  /* zstd */
 };
 
 struct fr_lines {
     int file;
     enum content content;
-    z_stream inflate; /* next_in, avail_in: bytes of the file that were read and not used */
+    z_stream inflate; /* next_in, avail_in: bytes that were read from the file and not used */
     bool inflates;
-    ZSTD_DStream *zstd; /* NULL: none; its input is that of inflate */
+    ZSTD_DStream *zstd; /* NULL: none; it shares the input of `inflate` */
     bool in_frame;
-    uint8_t *input;  /* [READ_BYTES] */
-    int64_t read_to; /* offset in the file behind the input */
-    uint64_t member; /* the present one, from 1 */
-    int64_t member_at;
+    uint8_t *input;    /* [READ_BYTES] */
+    int64_t read_to;   /* offset in the file at the end of the input */
+    uint64_t member;   /* number of the present gzip member, from 1 */
+    int64_t member_at; /* offset in the file at which it begins */
     size_t line_max;
     int64_t from, number; /* first line to give; the line that begins at `at` */
     struct fr_buffer bytes;
@@ -94,7 +94,7 @@ bool fr_lines_blank(const struct fr_line *line)
     return line->value != NULL;
 }
 
-/* Reads behind what was not used of the input; *got 0: the file has ended. */
+/* Reads more of the file after the input that was not used; *got 0: the file has ended. */
 static enum fr_status read_file(struct fr_lines *lines, size_t *got, struct fr_err *err)
 {
     z_stream *in = &lines->inflate;
@@ -130,7 +130,7 @@ static void begin_member(struct fr_lines *lines)
     lines->member_at = lines->read_to - lines->inflate.avail_in;
 }
 
-/* One call of inflate into the room; *got bytes came. */
+/* Makes one call of inflate, which writes *got bytes to room. */
 static enum fr_status inflate_some(struct fr_lines *lines, uint8_t *room, size_t *got, struct fr_err *err)
 {
     z_stream *in = &lines->inflate;
@@ -141,7 +141,7 @@ static enum fr_status inflate_some(struct fr_lines *lines, uint8_t *room, size_t
     *got = READ_BYTES - in->avail_out;
     if (code == Z_STREAM_END)
         lines->content = CONTENT_BETWEEN;
-    else if (code != Z_OK && code != Z_BUF_ERROR) /* the latter: more input is needed */
+    else if (code != Z_OK && code != Z_BUF_ERROR) /* Z_BUF_ERROR: more input is needed */
         return bad_member(lines, in->msg ? in->msg : "needs a dictionary", err);
     return FR_OK;
 }
@@ -152,7 +152,7 @@ static enum fr_status skip_padding(struct fr_lines *lines, struct fr_err *err)
     for (; in->avail_in; in->next_in++, in->avail_in--)
         if (*in->next_in != 0)
             return fr_err_set(err, FR_E_CORRUPT,
-                              "byte %" PRId64 ", behind gzip member %" PRIu64
+                              "byte %" PRId64 ", after gzip member %" PRIu64
                               ", is neither a further member nor padding of zeros up to the end",
                               lines->read_to - in->avail_in, lines->member);
     return FR_OK;
@@ -205,7 +205,8 @@ static enum fr_status begin_content(struct fr_lines *lines, struct fr_err *err)
     return FR_OK;
 }
 
-/* One call of the library into the room; *got bytes came. The end of the file is between frames. */
+/* Makes one call of the library, which writes *got bytes to room. The file must end between
+ * frames. */
 static enum fr_status unpack_some(struct fr_lines *lines, uint8_t *room, size_t *got, bool more, struct fr_err *err)
 {
     z_stream *in = &lines->inflate;
@@ -243,7 +244,7 @@ static unsigned bytes_wanted(enum content content)
     return 1;
 }
 
-/* Up to READ_BYTES of content into the room, or none although the file continues. */
+/* Writes up to READ_BYTES of content to room, possibly none although the file continues. */
 static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t *got, struct fr_err *err)
 {
     z_stream *in = &lines->inflate;
@@ -275,7 +276,7 @@ static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t
         else if (*in->next_in == 0)
             lines->content = CONTENT_PADDING;
         else if (in->avail_in >= 2 || more == 0)
-            begin_member(lines); /* whose header inflate checks */
+            begin_member(lines); /* inflate checks its header */
         return FR_OK;
     case CONTENT_FRAMES:
         return unpack_some(lines, room, got, more > 0, err);
@@ -286,7 +287,7 @@ static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t
     return FR_OK;
 }
 
-/* Drops what was given out, puts away the beginning of a line that is too long, reads more. */
+/* Drops bytes that were given out and the beginning of a line that is too long, and reads more. */
 static enum fr_status read_more(struct fr_lines *lines, struct fr_err *err)
 {
     struct fr_buffer *bytes = &lines->bytes;
@@ -305,8 +306,8 @@ static enum fr_status read_more(struct fr_lines *lines, struct fr_err *err)
     return status;
 }
 
-/* The line of `size` bytes at `at` is complete; false: it is passed over. */
-static bool take_line(struct fr_lines *lines, size_t size, bool newline, struct fr_line *line)
+/* Completes the line of `size` bytes at `at`; false: the line is passed over. */
+static bool complete_line(struct fr_lines *lines, size_t size, bool newline, struct fr_line *line)
 {
     const uint8_t *bytes = lines->bytes.data + lines->at;
     size_t whole = lines->long_size + size;
@@ -332,7 +333,7 @@ enum fr_status fr_lines_next(struct fr_lines *lines, struct fr_line *line, struc
         const uint8_t *newline =
             left > lines->scanned ? memchr(begin + lines->scanned, '\n', left - lines->scanned) : NULL;
         if (newline || (lines->ended && (left || lines->long_size))) {
-            if (take_line(lines, newline ? (size_t)(newline - begin) : left, newline != NULL, line))
+            if (complete_line(lines, newline ? (size_t)(newline - begin) : left, newline != NULL, line))
                 return FR_OK;
             continue;
         }

@@ -17,21 +17,21 @@
 
 enum { PLACE_MAX = 160 }; /* bytes of a broker's name in a message */
 
-/* Writes what a client logs. `told`: the client's error callback reports that brokers are away, so
- * the line that comes with every attempt to connect adds nothing. */
-static void log_line(int level, const char *facility, const char *text, bool told)
+/* Writes what a client logs. `reported`: the client's error callback reports that brokers are away,
+ * so the line that comes with every attempt to connect adds nothing. */
+static void log_line(int level, const char *facility, const char *text, bool reported)
 {
     /* One producer and two kinds of consumers get the same properties: each warns of those meant
      * for the other. An embedded broker does not know auto-creation. */
     if (strcmp(facility, "CONFWARN") == 0 || strcmp(facility, "AUTOCREATE") == 0)
         return;
     char quoted[1024];
-    bool repeated = told && (strcmp(facility, "FAIL") == 0 || strcmp(facility, "ERROR") == 0);
+    bool repeated = reported && (strcmp(facility, "FAIL") == 0 || strcmp(facility, "ERROR") == 0);
     fr_log(level <= 4 && !repeated ? FR_LOG_WARN : FR_LOG_DEBUG, "kafka", "client", "facility=%s text=%s", facility,
            fr_log_quote(quoted, sizeof(quoted), text));
 }
 
-static void log_told(const rd_kafka_t *client, int level, const char *facility, const char *text)
+static void log_new_lines(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
     (void)client;
     log_line(level, facility, text, true);
@@ -44,7 +44,7 @@ static void log_all(const rd_kafka_t *client, int level, const char *facility, c
 }
 
 /* If a report was requested, problems go to it. */
-static void log_asked(const rd_kafka_t *client, int level, const char *facility, const char *text)
+static void log_quietly(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
     (void)client, (void)level;
     char quoted[1024];
@@ -88,7 +88,7 @@ static enum fr_status set_text(rd_kafka_conf_t *conf, const char *text, struct f
     const char *equals = strchr(text, '=');
     size_t size = equals ? (size_t)(equals - text) : 0;
     if (size == 0 || size >= sizeof(name))
-        return fr_err_set(err, FR_E_INVALID, "--kafka: no `=` behind a name; expected NAME=VALUE");
+        return fr_err_set(err, FR_E_INVALID, "--kafka: no `=` after a name; expected NAME=VALUE");
     memcpy(name, text, size);
     name[size] = '\0';
     enum fr_status status = fr_kafka_set(conf, name, equals + 1, err);
@@ -107,7 +107,7 @@ static rd_kafka_resp_err_t listen_to(rd_kafka_t *client, const rd_kafka_conf_t *
 }
 
 /* Returns true if the problem was passed to a report that collects all of them. */
-static bool is_told(const struct fr_kafka_options *options, const char *place, const struct fr_err *err)
+static bool report_problem(const struct fr_kafka_options *options, const char *place, const struct fr_err *err)
 {
     if (options->report)
         options->report->problem(options->report->self, place, err->text);
@@ -132,7 +132,7 @@ static enum fr_status set_layers(rd_kafka_conf_t *conf, const struct fr_kafka_op
     for (size_t i = 0; i < options->n_properties && status == FR_OK; i++) {
         const struct fr_kafka_property *property = &options->properties[i];
         status = set_property(conf, property, err);
-        if (status != FR_OK && is_told(options, property->place, err))
+        if (status != FR_OK && report_problem(options, property->place, err))
             status = FR_OK;
         else if (status != FR_OK && property->place)
             (void)fr_err_wrap(err, "%s", property->place);
@@ -196,11 +196,11 @@ enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t 
     if (status == FR_OK && (out || options->report) && (status = check(conf, options, &local)) != FR_OK) {
         rd_kafka_conf_destroy(conf);
         (void)fr_err_set(err, status, "%s", local.text);
-        return is_told(options, place_of_reason(options, local.text), &local) ? FR_OK : status;
+        return report_problem(options, place_of_reason(options, local.text), &local) ? FR_OK : status;
     }
     if (status == FR_OK && (out || options->report)) {
         rd_kafka_conf_set_opaque(conf, options->opaque);
-        rd_kafka_conf_set_log_cb(conf, options->report ? log_asked : options->on_error ? log_told : log_all);
+        rd_kafka_conf_set_log_cb(conf, options->report ? log_quietly : options->on_error ? log_new_lines : log_all);
         if (options->on_error)
             rd_kafka_conf_set_error_cb(conf, options->on_error);
         if (options->on_delivery)
@@ -218,7 +218,7 @@ enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t 
         if (client)
             return FR_OK;
         status = fr_err_set(err, FR_E_INVALID, "%s: %s", source_of(options), reason);
-        if (is_told(options, place_of_reason(options, reason), err))
+        if (report_problem(options, place_of_reason(options, reason), err))
             status = FR_OK;
     }
     rd_kafka_conf_destroy(conf);

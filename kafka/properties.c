@@ -42,10 +42,10 @@ static enum fr_status set_line(rd_kafka_conf_t *conf, char *line, bool brokers_g
 /* Warns once in a process, which may open several clients. */
 static void warn_of_mode(const char *path)
 {
-    static atomic_bool told;
+    static atomic_bool warned;
     struct stat status;
     char quoted[600];
-    if (stat(path, &status) == 0 && (status.st_mode & S_IROTH) != 0 && !atomic_exchange(&told, true))
+    if (stat(path, &status) == 0 && (status.st_mode & S_IROTH) != 0 && !atomic_exchange(&warned, true))
         fr_log(FR_LOG_WARN, "kafka", "properties_readable",
                "file=%s mode=%04o problem=\"every user can read it; chmod o-r\"",
                fr_log_quote(quoted, sizeof(quoted), path), (unsigned)status.st_mode & 07777);

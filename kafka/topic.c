@@ -1,9 +1,9 @@
-/* Topics: what the brokers know of one, and making one through the admin interface.
+/* Topics: what the brokers report about a topic, and creating one through the admin interface.
  *
- * librdkafka's embedded broker answers no admin request: `administrable` says so before the time
- * limit does. Each call blocks for a few seconds at most.
+ * librdkafka's embedded broker answers no admin request; `administrable` shows that before a time
+ * limit is over. Each call blocks for a few seconds at most.
  *
- * Owner: the client's. It does not change a topic that exists. */
+ * Owner: the thread that owns the client. An existing topic is not changed. */
 #include "kafka/kafka.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 
-enum { ADMIN_MS = 5000 }; /* of a request about topics */
+enum { ADMIN_MS = 5000 }; /* limit of a request about topics */
 
 /* ---- looking up ---- */
 
@@ -56,7 +56,7 @@ rd_kafka_resp_err_t fr_kafka_topic_ask(rd_kafka_t *client, const char *topic, bo
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static rd_kafka_AdminOptions_t *admin_options(rd_kafka_t *client, rd_kafka_admin_op_t operation)
 {
@@ -69,15 +69,15 @@ static rd_kafka_AdminOptions_t *admin_options(rd_kafka_t *client, rd_kafka_admin
 static rd_kafka_resp_err_t creation_result(rd_kafka_event_t *event, char *text, size_t size)
 {
     rd_kafka_resp_err_t error = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
-    const char *said = event && error ? rd_kafka_event_error_string(event) : NULL;
+    const char *reason = event && error ? rd_kafka_event_error_string(event) : NULL;
     if (!error) {
         size_t n = 0;
         const rd_kafka_topic_result_t **results =
             rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
         error = n == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
-        said = n == 1 ? rd_kafka_topic_result_error_string(results[0]) : NULL;
+        reason = n == 1 ? rd_kafka_topic_result_error_string(results[0]) : NULL;
     }
-    snprintf(text, size, "%s", said ? said : rd_kafka_err2str(error));
+    snprintf(text, size, "%s", reason ? reason : rd_kafka_err2str(error));
     return error;
 }
 

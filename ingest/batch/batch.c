@@ -132,7 +132,8 @@ void fr_column_reserve_keys(struct fr_column *column, size_t keys)
 {
     if (keys <= column->capacity_keys)
         return;
-    /* begin is 32 bits wide: batch_size * max_ids stays below by configuration */
+    /* `begin` has 32 bits, which suffice because batch_size * max_ids stays below by
+     * configuration */
     FR_CHECK(keys <= UINT32_MAX);
     size_t capacity = keys < 2 * column->capacity_keys ? 2 * column->capacity_keys : keys;
     column->capacity_keys = capacity < MIN_KEYS ? MIN_KEYS : capacity;

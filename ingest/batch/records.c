@@ -94,7 +94,7 @@ void fr_batch_drop_records(struct fr_batch *batch)
 const struct fr_batch_record *fr_batch_record_of(const struct fr_batch *batch, uint32_t sample)
 {
     uint32_t low = 0, high = batch->n_records;
-    while (low < high) { /* the first record that begins behind the sample */
+    while (low < high) { /* the first record that begins after the sample */
         uint32_t middle = low + (high - low) / 2;
         if (batch->records[middle].first_sample <= sample)
             low = middle + 1;
@@ -124,7 +124,7 @@ static void take_image(const struct fr_buffer *bytes, size_t at, struct fr_recor
         const void *bytes_of_it = fr_take(&reader, header->size);
         header->value = null ? NULL : bytes_of_it;
     }
-    FR_CHECK(!reader.failed); /* our own bytes */
+    FR_CHECK(!reader.failed); /* bytes of the batch itself */
 }
 
 void fr_record_image_parts(const struct fr_record_image *image, struct fr_record_header *headers, size_t capacity,

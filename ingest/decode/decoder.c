@@ -1,7 +1,7 @@
 /* A record: bytes in, staged samples or a reason out (docs/formats/samples.md).
  *
- * The record is read once, front to back, into the staging; the first fault ends it and leaves
- * nothing behind.
+ * The record is read once, front to back, into the staging; the first fault ends it, and
+ * nothing of it stays.
  *
  * Invariants: the staging holds the whole record after FR_OK and nothing after a fault. No
  * allocation once the arrays have their size.

@@ -1,7 +1,7 @@
 /* The keys of an envelope, which samples, groups and blocks share: fields, duplicates, keys
  * of another form, keys of none.
  *
- * It does not read what is behind a field's key.
+ * It does not read the value of a field's key.
  *
  * Owner: the thread that decodes. */
 #include "parse.h"

@@ -1,8 +1,8 @@
-/* The fields of a sample beside `f`: labels y, weights w, use u, event time t, keep rate s, served
- * scores p.
+/* The fields of a sample other than `f`: labels y, weights w, use u, event time t, keep rate s,
+ * served scores p.
  *
- * Labels that feed a log loss lie in [0,1] (labels.c says which); others are any finite number. NaN
- * in the staging marks a masked label, so no NaN may come in. */
+ * Labels that feed a log loss lie in [0,1] (labels.c says which); others are any finite number.
+ * NaN in the staging marks a masked label, so no NaN may come in. */
 #include "parse.h"
 
 #include <math.h>

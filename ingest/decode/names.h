@@ -1,8 +1,8 @@
-/* Slot keys -> slot numbers, and the set of keys a map has shown so far. Computed slots have no
- * key.
+/* The slot number of a slot's key, and the set of keys that a map has had so far. Computed slots
+ * have no key.
  *
- * Producers write the slots of every sample in the same order, so the first guess is the slot that
- * followed the previous one last time; only a wrong guess hashes.
+ * Producers write the slots of every sample in the same order, so the first guess is the slot
+ * that followed the previous slot last time; only a wrong guess needs a hash.
  *
  * Owner: the decoder. */
 #ifndef FR_DECODE_NAMES_H
@@ -13,13 +13,13 @@
 #include "base/order.h"
 #include "conf/conf.h"
 
-/* Where a map begins, counted from the number of slots: beside the slot that came before, what a
- * guess hangs on. */
+/* The beginnings of maps, numbered after the slots: a guess depends on the slot before, or on the
+ * kind of map that begins. */
 enum { FR_NAMES_OWN, FR_NAMES_SHARED, FR_NAMES_BEGINS };
 
 struct fr_slot_name {
     uint8_t size;
-    uint8_t bytes[FR_NAME_MAX + 2]; /* of a longer key none: it is found by its hash */
+    uint8_t bytes[FR_NAME_MAX + 2]; /* empty for a longer key, which is found by its hash */
 };
 
 struct fr_slot_names {
@@ -28,7 +28,7 @@ struct fr_slot_names {
     uint32_t mask;                /* of both tables: a power of two above twice the slots, less 1 */
     int32_t *by_name;             /* FR_NO_INDEX: empty */
     int32_t *by_index;            /* same, for slots that declare an index */
-    const char **keys;            /* [n_slots] what samples call them, borrowed */
+    const char **keys;            /* [n_slots] keys in samples, borrowed */
     uint8_t *length;              /* [n_slots] of the keys */
     int32_t *next;                /* [n_slots + FR_NAMES_BEGINS] slot seen last after this one */
     struct fr_slot_name *encoded; /* [n_slots] the key as a MessagePack string */
@@ -36,11 +36,11 @@ struct fr_slot_names {
 
 void fr_decode_names_init(struct fr_slot_names *names, const struct fr_conf *conf);
 void fr_decode_names_release(struct fr_slot_names *names);
-/* Slot number of a string or unsigned integer key, FR_NO_INDEX when none has it. `previous`: slot
- * before it in this map, or n_slots + FR_NAMES_*. */
+/* Returns the slot number of a string or unsigned integer key; FR_NO_INDEX: no slot has it.
+ * `previous`: the slot before it in this map, or n_slots + FR_NAMES_*. */
 int32_t fr_decode_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous);
-/* The same when the key is the guessed name in MessagePack: taken from the cursor; else FR_NO_INDEX
- * and nothing taken. */
+/* The same if the next key is the guessed name in MessagePack, which is then consumed; otherwise
+ * FR_NO_INDEX, and nothing is consumed. */
 static inline int32_t fr_decode_names_expect(const struct fr_slot_names *names, struct fr_cursor *cursor,
                                              uint32_t previous)
 {
@@ -57,8 +57,8 @@ struct fr_key_entry {
     uint32_t size;
 };
 
-/* Keys with no number of their own (unknown slots, x_ keys): kept only to find duplicates. A new
- * serial empties the set. */
+/* Keys without a number (unknown slots, x_ keys), kept only to find duplicates. A new serial
+ * empties the set. */
 struct fr_key_set {
     struct fr_key_entry *entries;
     size_t capacity; /* power of two or 0 */
@@ -69,8 +69,8 @@ struct fr_key_set {
 };
 
 void fr_key_set_release(struct fr_key_set *set);
-/* False when it is there already. Sets of different `scope` (0 or 1: map levels that are open at
- * once) do not meet. */
+/* Adds a key; false: the set has it already. Keys of different `scope` (0 or 1: levels of maps that
+ * are open at the same time) are different keys. */
 bool fr_key_set_add(struct fr_key_set *set, uint64_t serial, unsigned scope, const struct fr_token *key);
 
 #endif

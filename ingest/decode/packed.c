@@ -21,7 +21,7 @@ struct packed {
 static const char *const key_names[PACKED_KEYS] = {
     [PACKED_B] = "b", [PACKED_S] = "s", [PACKED_SL] = "sl", [PACKED_L] = "l", [PACKED_W] = "w"};
 
-/* The map behind its first token; only keys whose bit is in `allowed`. */
+/* Reads a map after its first token; only keys whose bit is in `allowed` may occur. */
 static enum fr_status parse_packed(struct fr_decoder *d, unsigned allowed, struct packed *packed)
 {
     struct fr_token key, value;

@@ -1,10 +1,10 @@
-/* What the parts of the decoder share: its state, and how they refuse a record.
+/* The state of the decoder, which its files share, and how they refuse a record.
  *
  * decoder.c: the record and arrays. reasons.c: reasons. forms.c: samples, groups. envelope.c: their
- * keys. unknown.c: what nobody reads. block.c, packed.c: blocks. values.c: slot -> value.
- * compute_ids.c: slots computed from others. fields.c: y, w, u, t, s, p of a sample. labels.c:
- * derived labels and roles. Every part reads from the one cursor and writes into the staging; the
- * first fault ends the record.
+ * keys. unknown.c: names that are not configured. block.c, packed.c: blocks. values.c: slot to
+ * value. compute_ids.c: slots computed from others. fields.c: y, w, u, t, s, p of a sample.
+ * labels.c: derived labels and roles. All of them read from one cursor and write to the staging;
+ * the first fault ends the record.
  *
  * Owner: the thread that decodes. */
 #ifndef FR_DECODE_PARSE_H
@@ -16,16 +16,16 @@
 #include "staging.h"
 
 enum {
-    FR_REASON_MAX = 384,    /* of the text behind the path */
-    FR_NAME_SHOWN_MAX = 64, /* bytes of a key from outside that a reason quotes */
-    /* Ids of one slot that a record may come to when its groups' shared values are copied to their
-     * samples (as happens when another group has values of its own): 512 MiB of keys. */
+    FR_REASON_MAX = 384,    /* bytes of a reason after the path */
+    FR_NAME_SHOWN_MAX = 64, /* bytes of a record's key that a reason quotes */
+    /* Ids of one slot in a record after its groups' shared values are copied to their samples
+     * (which happens if another group has values of its own): 512 MiB of keys. */
     FR_EXPANDED_MAX = 1 << 26,
-    /* Ids of a batch, were every sample to have its own: a batch's size times the first, and not
-     * below the second. The store's plan needs some 250 bytes an id. */
+    /* Ids of a batch if each sample had its own: for each sample of a batch's size, and at least in
+     * total. The store's plan needs some 250 bytes for an id. */
     FR_IDS_PER_SAMPLE = 1024,
     FR_BATCH_IDS_MIN = 1 << 20,
-    /* Ids of one cross that a record may come to: a few bytes of ids give max_ids of them. 32 MiB
+    /* Ids of one cross in a record, because a few bytes of ids combine to max_ids of them: 32 MiB
      * of keys. */
     FR_CROSS_IDS_MAX = 1 << 22,
 };
@@ -52,24 +52,24 @@ enum {
                       FR_FIELD_G | FR_FIELD_SHARED,
 };
 
-/* Where the cursor stands, for reasons: $[item].items[sub].field.name[entry].part[index]. */
+/* The place of the cursor, for reasons: $[item].items[sub].field.name[entry].part[index]. */
 struct fr_decode_path {
-    int64_t item;      /* of an array; -1: the record is one sample, group or block */
-    int64_t sub;       /* of a group's items; -1: none */
+    int64_t item;      /* number in an array; -1: the record is one sample, group or block */
+    int64_t sub;       /* number in a group's items; -1: none */
     const char *field; /* static; NULL: none */
     const char *name;  /* slot, label or task name of the config; NULL: none */
-    int64_t entry;     /* of a block's column; -1: none */
+    int64_t entry;     /* number in a block's column; -1: none */
     const char *part;  /* "i" or "w" of weighted ids, "b", "l".. of packed columns; NULL: none */
-    int64_t index;     /* -1: none */
+    int64_t index;     /* number in an array of ids or numbers; -1: none */
 };
 
 /* A map slot -> value (or column) being read. */
 struct fr_slot_map {
-    uint64_t serial; /* never repeats: finds duplicates */
+    uint64_t serial; /* unique to this map, to find duplicates */
     uint64_t group;  /* serial of the sample, group or block that it belongs to */
     bool shared;
     struct fr_key_set *keys;
-    unsigned scope; /* of the names it adds to keys */
+    unsigned scope; /* of the names that this map adds to `keys` */
 };
 
 struct fr_decoder {
@@ -78,12 +78,12 @@ struct fr_decoder {
     bool scoring;
     size_t record_max;
     uint32_t group_max;
-    uint32_t n_carried; /* labels that samples carry: the first ones */
+    uint32_t n_carried; /* the first labels of the config, which samples carry */
     struct fr_label_key {
         const char *text; /* borrowed */
         size_t size;
     } label_keys[FR_LABELS_MAX];       /* [n_carried] */
-    uint32_t task_labels, unit_labels; /* bit l: a task looks at label l; it must lie in [0,1] */
+    uint32_t task_labels, unit_labels; /* bit l: a task reads label l; label l must lie in [0,1] */
     uint32_t n_derived;
     struct fr_derived_label {
         uint32_t label, root; /* root: the carried label at the end of the chain of sources */
@@ -95,8 +95,9 @@ struct fr_decoder {
     struct fr_slot_names names;
     /* of the innermost sample; of the group or block; of the innermost of `y`, `w`, `p` */
     struct fr_key_set sample_keys, group_keys, member_keys;
-    uint64_t serial;     /* the last one given out */
-    float weight_max;    /* of a label's weight, and of an id's, either sign; infinite: none */
+    uint64_t serial; /* the last serial number used */
+    /* limit of a label's weight, and of an id's, either sign; infinite: none */
+    float weight_max;
     uint32_t n_computed; /* slots of buckets, then crosses */
     uint32_t *computed;
     /* dense slots whose default has no image under their transform: nil or absent is malformed */
@@ -106,20 +107,20 @@ struct fr_decoder {
     uint32_t n_loose, capacity_loose;
     uint32_t at;          /* the sample whose fields are being read */
     int64_t kafka_ms;     /* the record's timestamp as it came */
-    int64_t timestamp_ms; /* the same where it is a time in ms; 0: none */
+    int64_t timestamp_ms; /* kafka_ms if it is a time in ms; 0: none */
     int64_t received_ms;
-    enum fr_future future; /* refused for its event time, */
-    int64_t future_t_ms;   /* which is this */
+    enum fr_future future; /* the clock that the refused record's event time is ahead of */
+    int64_t future_t_ms;   /* that event time */
     enum fr_malformed malformed;
     struct fr_unknown unknown;
-    struct fr_known_key { /* of a name in `unknown`: the key as it came */
-        char map;         /* the letter of the map it stood in; 0: none */
+    struct fr_known_key { /* the key of a name in `unknown`, as it is in records */
+        char map;         /* letter of the map that the key was in; 0: none */
         enum fr_token_kind kind;
         size_t size;
-        uint8_t bytes[FR_NAME_SHOWN_MAX]; /* of a longer one the first */
+        uint8_t bytes[FR_NAME_SHOWN_MAX]; /* the first bytes of a longer key */
     } known_slots[FR_UNKNOWN_NAMES_MAX], known_keys[FR_UNKNOWN_NAMES_MAX];
     struct fr_decode_path path;
-    struct fr_buffer reason; /* with its NUL */
+    struct fr_buffer reason; /* text with a NUL at its end */
     char shown[FR_NAME_SHOWN_MAX + 8];
 };
 
@@ -128,19 +129,19 @@ struct fr_decoder {
 /* Writes "path: text" and returns the status. */
 enum fr_status fr_decode_fail(struct fr_decoder *d, enum fr_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
-/* A key from outside as printable ASCII for a reason; valid until the next call. */
+/* Returns a record's key as printable ASCII, for a reason; valid until the next call. */
 const char *fr_decode_shown(struct fr_decoder *d, const struct fr_token *key);
-/* What a token is, in words: "a string". */
+/* Returns the kind of a token in words: "a string". */
 const char *fr_decode_kind(const struct fr_token *token);
 
-/* The next token; the cursor's refusal becomes the reason. */
+/* Gets the next token; turns the cursor's refusal into a reason. */
 enum fr_status fr_decode_refused(struct fr_decoder *d, enum fr_status status);
 static inline enum fr_status fr_decode_next(struct fr_decoder *d, struct fr_token *token)
 {
     enum fr_status status = fr_cursor_next(&d->cursor, token);
     return __builtin_expect(status == FR_OK, 1) ? FR_OK : fr_decode_refused(d, status);
 }
-/* Passes over a value that nobody reads. */
+/* Passes over a value that the decoder does not read. */
 enum fr_status fr_decode_pass(struct fr_decoder *d);
 
 /* A number as f32 (f64 and integers rounded once). FR_E_INVALID: not a number; FR_E_NONFINITE: no
@@ -184,7 +185,7 @@ static inline enum fr_status fr_decode_f64(const struct fr_token *token, double 
 
 /* FR_FIELD_* of an envelope key; 0: none of them. */
 unsigned fr_decode_field(const struct fr_token *key);
-/* The next key of an envelope whose form has the fields `allowed`: *field is it, 0 at the end of
+/* Gets the next key of an envelope whose form has the fields `allowed`; *field is 0 at the end of
  * the map. Keys that are no field of any form are passed over and counted; ingest.strict refuses
  * them, except those that begin with x_. */
 enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,
@@ -199,19 +200,19 @@ static inline bool fr_decode_is_key(const struct fr_token *key, const char *text
 /* A map label -> x or task -> x being read. */
 struct fr_members {
     bool tasks;
-    uint32_t seen;   /* bit for each */
-    uint32_t times;  /* an unknown name counts: 1, or the entries of a block */
-    uint64_t serial; /* of its unknown names; 0: none came */
+    uint32_t seen;   /* bit set of the labels or tasks that the map has had */
+    uint32_t times;  /* how often an unknown name counts: once, or the entries of a block */
+    uint64_t serial; /* of the map's unknown names; 0: there was none */
 };
 
-/* Passes over the value of a key of no slot, of no label or task, of no field, and counts the key;
- * FR_E_INVALID: the key came before. */
+/* Pass over the value of a key that is no slot, no label or task, or no field, and count the key.
+ * FR_E_INVALID: the map has had the key before. */
 enum fr_status fr_decode_unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key);
 enum fr_status fr_decode_unknown_member(struct fr_decoder *d, struct fr_members *members, const struct fr_token *key);
 enum fr_status fr_decode_unknown_key(struct fr_decoder *d, struct fr_slot_map *map, const struct fr_token *key);
-/* A served score of a task that has no use for it. */
+/* Counts a served score of a task that does not use it. */
 void fr_decode_unused_score(struct fr_decoder *d, const char *task);
-/* The record is good: how many values of it nobody reads. */
+/* Counts the unknown values of a record that is good. */
 void fr_decode_unknown_total(struct fr_decoder *d);
 
 /* ---- forms.c ---- */
@@ -226,10 +227,10 @@ enum fr_status fr_decode_block(struct fr_decoder *d, uint64_t n);
 /* A packed map {b}, after its first token: elements of `width` bytes, *n of them. */
 enum fr_status fr_decode_packed_plain(struct fr_decoder *d, uint32_t width, const uint8_t **bytes, uint32_t *n);
 
-/* How many entries a column may have, and has. */
+/* How many entries a column may have, and how many it has. */
 struct fr_column_rows {
     uint32_t limit;
-    bool exact; /* no fewer either */
+    bool exact; /* the column must have `limit` entries */
     uint32_t n;
 };
 enum fr_status fr_decode_check_rows(struct fr_decoder *d, struct fr_column_rows *rows, uint32_t n);
@@ -239,67 +240,68 @@ enum fr_status fr_decode_packed_slot(struct fr_decoder *d, uint32_t slot, struct
 
 /* ---- values.c ---- */
 
-/* The next slot of a map: FR_NO_INDEX when it is complete. Sets path.name. */
+/* Gets the next slot of a map; FR_NO_INDEX: the map is complete. Sets path.name. */
 enum fr_status fr_decode_slot_key(struct fr_decoder *d, const struct fr_slot_map *map, int32_t *slot);
-/* A value as the entry of sample or group `at`; nil: no entry. */
+/* Reads a value as the entry of sample or group `at`; nil makes no entry. */
 enum fr_status fr_decode_value(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part, uint32_t at,
                                const struct fr_token *first);
-/* A whole map slot -> value, after its first token, for the sample or group `at`. */
+/* Reads a map slot -> value, after its first token, for the sample or group `at`. */
 enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *map, uint32_t at);
-/* Slots without a usable default have a value in each sample of the groups from from_group on. */
+/* Checks that slots without a usable default have a value in each sample of the groups from
+ * from_group on. */
 enum fr_status fr_decode_check_required(struct fr_decoder *d, uint32_t from_group);
-/* What the shared values of those groups come to when copied to their samples is within
+/* Checks that the shared ids of those groups, copied to their samples, are within
  * FR_EXPANDED_MAX. */
 enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_group);
-/* Dense numbers that came packed, f32, for the first n entries of the part: finite, within bounds,
- * transformed. */
+/* Reads packed dense numbers, f32, for the first n entries of the part: checks that they are finite
+ * and within bounds, and transforms them. */
 enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part,
                                       const uint8_t *bytes, uint32_t n);
-/* What an absent dense slot means, and how large a number may be. */
+/* Computes the values of absent dense slots, and the limits of numbers. */
 void fr_decode_dense_init(struct fr_decoder *d);
 
 /* ---- weights.c ---- */
 
-/* Which slots a mean is taken of. */
+/* Finds the slots of which some layer takes the mean. */
 void fr_decode_weights_init(struct fr_decoder *d);
 /* Refuses a weight of an id beyond ingest.weight_max. */
 enum fr_status fr_decode_id_weight(struct fr_decoder *d, float weight) __attribute__((cold));
-/* A mean of the entry's ids is none of weights that nearly cancel. */
+/* Checks that the weights of an entry whose mean is taken do not nearly cancel. */
 enum fr_status fr_decode_check_mean(struct fr_decoder *d, uint32_t slot, const struct fr_stage_part *part,
                                     uint32_t entry);
 
 /* ---- compute_ids.c ---- */
 
 void fr_decode_computed_init(struct fr_decoder *d);
-/* Slots that are computed from others, for the whole staged record. */
+/* Computes the slots that depend on others, for the whole staged record. */
 enum fr_status fr_decode_computed(struct fr_decoder *d);
 
-/* fields.c reads the value behind the key of that name, for sample d->at; `first` is its first
- * token. */
+/* ---- fields.c ---- */
 
+/* Read the value of the key of that name, for sample d->at; `first` is its first token. */
 enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_w(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first, int64_t *t_ms);
 enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first);
-/* The next key of the map: *found is its number, or the count when the map is complete. */
+/* Gets the next key of the map: *found is its number, or the count if the map is complete. */
 enum fr_status fr_decode_member(struct fr_decoder *d, struct fr_members *members, uint32_t *found);
-/* One number of a label, weight, event time; also what packed columns are checked by. */
+/* Check one label or event time; a label is stored. Packed columns are checked by them, too. */
 enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token);
 enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms);
-/* A Kafka timestamp that is a time in ms by the rule of `t`, else 0. */
+/* Returns a Kafka timestamp if it is a time in ms by the rule of `t`, otherwise 0. */
 int64_t fr_decode_timestamp(int64_t timestamp_ms);
 /* Refuses a sample that has no event time. */
 enum fr_status fr_decode_no_time(struct fr_decoder *d) __attribute__((cold));
-/* It does not lie too far beyond the clock of this host. */
+/* Checks that an event time is not too far ahead of the clock of this host. */
 enum fr_status fr_decode_check_clock(struct fr_decoder *d, int64_t t_ms);
 
 /* ---- labels.c ---- */
 
 void fr_decode_labels_init(struct fr_decoder *d);
-/* Samples from `from` on are read: derived labels, masks, roles; event time where they have none of
- * their own (t_ms: the group's, 0: none). */
+/* Completes the samples from `from` on: derived labels, masks, roles, and the event time of those
+ * without one (t_ms: that of their group; 0: none). */
 enum fr_status fr_decode_finish(struct fr_decoder *d, uint32_t from, int64_t t_ms);
 
 #endif

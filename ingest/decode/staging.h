@@ -25,7 +25,7 @@ struct fr_stage_part {
     uint64_t *keys;
     float *weights;
     float *dense; /* [n_entries * dim] */
-    /* [n_entries] the number before its transform; only where buckets look at it, else NULL */
+    /* [n_entries] the number before its transform; NULL unless buckets are computed from it */
     float *raw;
 };
 
@@ -33,21 +33,22 @@ struct fr_stage_column {
     enum fr_slot_kind kind;
     uint32_t dim;     /* dense: numbers of an entry, as the batch has them */
     uint32_t ids_max; /* sparse: max_ids, sequence: max_len */
-    /* dense: what an absent number is in the batch, even ones and odd ones; NaN: missing */
+    /* dense: the value in the batch of an absent number at an even and at an odd place; NaN:
+     * missing */
     float missing[2];
     bool plain;    /* dense: no steps change its numbers */
-    bool required; /* dense: neither nil nor absent */
+    bool required; /* dense: must be neither nil nor absent */
     bool mean;     /* ids: some layer takes the mean of their rows */
-    float bound;   /* dense: of |number| behind the transform's steps */
-    /* Serial numbers that find duplicates: of the map that named this slot last; of the group or
-     * block whose items (cols) or whose shared part did. */
+    float bound;   /* dense: limit of |number| after the transform's steps */
+    /* Serial numbers that find duplicates: `seen` of the map that last named this slot; `own_in`
+     * and `shared_in` of the group or block whose items (cols) or shared part last did. */
     uint64_t seen, own_in, shared_in;
     uint32_t rows;     /* block: length of the column in `shared` */
-    uint64_t expanded; /* ids of the shared part, were each sample to have its own */
+    uint64_t expanded; /* ids of the shared part, if it were copied to each sample */
     struct fr_stage_part own, shared;
 };
 
-/* What the record being read adds to the counts of names that nobody reads (decode/decoder.h). */
+/* What the present record adds to the counts of unknown names (decode/decoder.h). */
 struct fr_unknown_counts {
     uint64_t slots[FR_UNKNOWN_PLACES], keys[FR_UNKNOWN_PLACES];
 };
@@ -82,27 +83,27 @@ static inline uint32_t fr_staging_capacity(uint32_t capacity, uint32_t need)
 void fr_staging_init(struct fr_staging *staging, const struct fr_conf *conf);
 void fr_staging_release(struct fr_staging *staging);
 void fr_staging_clear(struct fr_staging *staging);
-/* `count` more samples with everything at its default. */
+/* Adds `count` samples with all values at their defaults. */
 void fr_staging_add(struct fr_staging *staging, uint32_t count);
-/* The last sample was none after all; it has no values yet. */
+/* Removes the last sample, which turned out to be none; it must have no values. */
 void fr_staging_drop(struct fr_staging *staging);
-/* Makes room for served scores, NaN so far. */
+/* Makes room for served scores, which are NaN at first. */
 void fr_staging_serve(struct fr_staging *staging);
-/* The samples since the last group are one. */
+/* Makes the samples since the last group a group. */
 static inline void fr_staging_close_group(struct fr_staging *staging)
 {
     staging->group_begin[++staging->n_groups] = staging->n_samples;
 }
 
-/* Makes room for `more` entries or keys behind those there are, for weights of all keys, for `need`
- * dense numbers in all. */
+/* Make room for `more` further entries or keys, for weights of all keys, and for `need` dense
+ * numbers in total. */
 void fr_staging_reserve_entries(struct fr_stage_part *part, uint32_t more, bool dense);
 void fr_staging_reserve_keys(struct fr_stage_part *part, uint32_t more);
 void fr_staging_reserve_weights(struct fr_stage_part *part);
 void fr_staging_reserve_dense(struct fr_stage_part *part, size_t need);
 
-/* A new entry of sample or group `at`; begin[n_entries] is kept equal to n_keys by
- * fr_staging_close. */
+/* Opens an entry of sample or group `at`; fr_staging_close keeps begin[n_entries] equal to
+ * n_keys. */
 static inline void fr_staging_open(struct fr_stage_part *part, uint32_t at, bool dense)
 {
     if (part->n_entries == part->capacity_entries)
@@ -118,8 +119,8 @@ static inline void fr_staging_key(struct fr_stage_part *part, uint64_t key)
 /* Ends a sparse or sequence entry: keeps its last ids_max ids (weights: one per id, or NULL for all
  * 1); returns how many were cut. */
 uint32_t fr_staging_close(struct fr_stage_part *part, uint32_t ids_max, const float *weights);
-/* Where the dim floats of a new dense entry go; it counts once fr_staging_open and n_entries + 1
- * are done by the caller. */
+/* Returns room for the dim floats of a new dense entry. The caller then calls fr_staging_open and
+ * counts the entry in n_entries. */
 static inline float *fr_staging_dense(struct fr_stage_part *part, uint32_t dim)
 {
     size_t at = (size_t)part->n_entries * dim;
@@ -127,18 +128,19 @@ static inline float *fr_staging_dense(struct fr_stage_part *part, uint32_t dim)
         fr_staging_reserve_dense(part, at + dim);
     return part->dense + at;
 }
-/* First entry whose sample or group is >= `at`. */
+/* Returns the first entry whose sample or group is >= `at`. */
 uint32_t fr_staging_first(const struct fr_stage_part *part, uint32_t at);
 
-/* Ids of samples [from, from + count), whole groups, with those of their groups' shared parts
- * each. */
+/* Counts the ids of samples [from, from + count), which are whole groups; ids of a group's shared
+ * part count for each of its samples. */
 uint64_t fr_staging_ids(const struct fr_staging *staging, uint32_t from, uint32_t count);
 
-/* How many of samples [from, from + count), whole groups, have a value in the column. */
+/* Counts the samples among [from, from + count), which are whole groups, that have a value in the
+ * column. */
 uint32_t fr_staging_present(const struct fr_staging *staging, const struct fr_stage_column *column, uint32_t from,
                             uint32_t count);
 
-/* Copies samples [from, from + count) of the staging behind those of the batch. */
+/* Appends samples [from, from + count) of the staging to the batch. */
 void fr_staging_append(const struct fr_staging *staging, uint32_t from, uint32_t count, struct fr_batch *batch);
 
 #endif

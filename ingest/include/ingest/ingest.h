@@ -1,28 +1,28 @@
-/* Ingest: sample records from files, then from Kafka, to batches in a bounded ring
+/* Ingest: makes batches in a bounded ring from sample records of files, then of Kafka topics
  * (docs/architecture.md, "One sample's life"; docs/formats/samples.md).
  *
- * Every partition of every topic is read at the positions kept with the model, with one plain poll
- * per record. Offsets below the expected one are dropped (duplicates of the client library); gaps
- * are compacted or transaction records and are fine.
+ * Every partition of every topic is read from the position kept with the model, with one plain poll
+ * for each record. Offsets below the expected one are dropped (duplicates of the client library);
+ * missing offsets are those of transaction markers and of compacted records.
  *
  * Malformed records and those too far in the future go to the dead-letter topic when they are
- * decoded. The future begins at the Kafka timestamp and, except in lockstep, at the wall clock too.
- * Dead letters are numbered, and a batch carries the number its positions depend on.
+ * decoded. The future begins at the Kafka timestamp and, except in lockstep, also at the wall
+ * clock. Dead letters are numbered, and a batch has the number that its positions depend on.
  *
  * A full ring stops polling. Offsets of the group `freshet.<model>` are committed for lag tools
- * only and never read back.
+ * only and never read.
  *
- * Live, a batch closes at batch_size samples, fewer while the history is short (batch_warmup), or
- * batch_wait after its first record.
+ * Live, a batch closes at batch_size samples, at fewer while the history is short (batch_warmup),
+ * or batch_wait after its first record.
  *
- * In lockstep, batch k takes lockstep.records records per partition in (topic, partition) order, or
- * as many lines of one file, up to end offsets fixed before the first poll (the caller keeps them:
- * end_offsets). There is no timer. A round is cut short at 65536 samples; the next begins at the
- * first partition again, so it is still a function of positions and log alone. While batch_warmup
- * asks for less than batch_size, a batch is as small as live, and records are taken one at a time
- * from the partition that gave the fewest.
+ * In lockstep, a batch has lockstep.records records of each partition in (topic, partition) order,
+ * or as many lines of one file, up to end offsets that are fixed before the first poll (the caller
+ * keeps them: end_offsets). There is no timer. A round is cut short at 65536 samples; the next
+ * begins at the first partition again, so it still is a function of positions and log alone. While
+ * batch_warmup requires less than batch_size, a batch is as small as live, and the next record
+ * comes from the partition that has delivered the fewest.
  *
- * --until end and lockstep end with one more batch without samples that has end_of_stream.
+ * --until end and lockstep end with one more batch, which has no samples and has end_of_stream.
  *
  * Thread: the ingest thread calls fr_ingest_step, any thread status, commit and acknowledged. */
 #ifndef FR_INGEST_INGEST_H
@@ -36,7 +36,7 @@
 
 struct fr_ingest;
 
-/* Offsets to pass over: asked for, and from the first batch on kept with the positions. */
+/* A requested range of offsets to pass over; kept with the positions from the first batch on. */
 struct fr_ingest_skip {
     char topic[FR_TOPIC_MAX];
     int32_t partition;
@@ -52,18 +52,17 @@ struct fr_ingest_options {
     struct fr_ring *empty;
     /* --until end, --until TIME, or lockstep: stop at the end offsets */
     bool until_end;
-    int64_t
-        /* --until TIME: ends are the first records with this Kafka timestamp or a later one; 0: the
-         * end */
-        until_ms;
-    /* Lockstep and --until end: end offsets fixed earlier, "topic partition end\n" lines; NULL: ask
-     * the broker now and hand them to `fix_end` before the first poll (which stores and syncs
-     * them). */
+    /* --until TIME: ends are the first records with this Kafka timestamp or a later one; 0: the end
+     * of each log */
+    int64_t until_ms;
+    /* Lockstep and --until end: end offsets that were fixed earlier, "topic partition end\n" lines;
+     * NULL: they are asked for now and given to `fix_end`, which stores and syncs them before the
+     * first poll. */
     const char *end_offsets;
     enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
     void *fix_end_self;
-    /* Ranges to pass over besides those of `positions`, borrowed; fr_ingest_start says of one that
-     * cannot be. */
+    /* Ranges to pass over in addition to those of `positions`, borrowed; fr_ingest_start refuses a
+     * range that cannot be passed over. */
     const struct fr_ingest_skip *skips;
     size_t n_skips;
     /* What this host's clock showed when the newest epoch of the restored state was cut; 0: not
@@ -88,14 +87,14 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
                              struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_free(struct fr_ingest *ingest);
 
-/* Makes the start check (live, it is good when a part of the partitions can be read; the others
- * are looked at again by fr_ingest_step): metadata, cluster id, positions against low and high
- * watermarks and fingerprints. The caller repeats it with a back-off while it returns
- * FR_E_UNAVAILABLE (broker unreachable or topic absent; err has the reason). FR_E_LOST says that
- * the log lost records and on_loss is stop, FR_E_MISMATCH that another topic has the same name
- * (fingerprint, cluster id), or that a range to skip is not ahead of its position, FR_E_INVALID
- * that one names a partition that is not read; err says the remedy. The dead-letter topic is
- * created when missing. On success everything is assigned. */
+/* Makes the start check: metadata, cluster id, positions against the first and last offsets of the
+ * logs, and fingerprints. Live, it succeeds if a part of the partitions can be read; fr_ingest_step
+ * checks the others again. Creates the dead-letter topic if it is missing. On success all that can
+ * be read is being read. Errors: FR_E_UNAVAILABLE, a broker cannot be reached or a topic is absent,
+ * and the caller repeats the call with a back-off; FR_E_LOST, the log lost records and on_loss is
+ * stop; FR_E_MISMATCH, another topic has the same name (fingerprint, cluster id), or a range to
+ * skip is not ahead of its position; FR_E_INVALID, a range names a partition that is not read. err
+ * has the reason and the remedy. */
 enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* Completes the list of topic-partitions that stream_index of the batches refers to: it appends
@@ -105,27 +104,29 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err) FR_
  * `positions` must come from the positions given in the options and earlier calls. */
 void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions);
 
-/* Makes one turn, at most wait_ms long. FR_EOF says that all was delivered (the end_of_stream batch
- * was pushed) or a ring was closed, FR_AGAIN that nothing came or the ring is full. After
- * FR_E_LOST, FR_E_MISMATCH, FR_E_CORRUPT, FR_E_IO or FR_E_INVALID (a file) the owner must stop.
- * Unreachable brokers, denied access and absent files are not errors here: status.problem says so,
- * and reading continues when it can. */
+/* Reads for at most wait_ms. FR_EOF: everything was delivered (the end_of_stream batch was pushed),
+ * or a ring was closed; FR_AGAIN: nothing came, or the ring is full. After FR_E_LOST,
+ * FR_E_MISMATCH, FR_E_CORRUPT, FR_E_IO or FR_E_INVALID (a file) the owner must stop. Unreachable
+ * brokers, denied access and absent files are no errors here: status.problem reports them, and
+ * reading continues when it can. */
 enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
 
-/* A turn of a stream that is not read any more (a drain, its end): passes group commits on and says
- * how things stand. Nothing is polled, and no batch is filled or pushed. */
+/* Replaces fr_ingest_step when nothing is read any more (a drain, the end of a run): commits
+ * positions to the group and publishes the status. Nothing is polled, and no batch is filled or
+ * pushed. */
 void fr_ingest_serve(struct fr_ingest *ingest);
 
 /* Returns the number up to which the broker has acknowledged all dead letters. */
 uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest);
-/* Sends the record some samples of a batch came from to the dead letters, because they are unfit to
- * train for `reason`; the record still counts as decoded. A record has one letter in a run:
- * when it had one with an earlier batch *number is 0, else the letter's, for `acknowledged`.
- * FR_AGAIN says that too many letters wait. Thread: the owner loop, with a batch of this ingest. */
+/* Sends a record of a batch to the dead letters, because some of its samples are unfit to train for
+ * `reason`; the record still counts as decoded. A record has one letter in a run: *number is 0 if
+ * it had one with an earlier batch, otherwise the letter's number, to be compared with
+ * fr_ingest_dead_acknowledged. FR_AGAIN: too many letters wait. Letters that are not acknowledged
+ * are still sent after the last fr_ingest_step, until fr_ingest_free. Thread: the owner loop, with
+ * a batch of this ingest. */
 enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_batch *batch,
                                      const struct fr_batch_record *record, const char *reason,
                                      uint64_t *number) FR_MUST_CHECK;
-/* Outstanding letters are still sent after the last fr_ingest_step, until fr_ingest_free. */
 /* Hands a copy of durable positions to the ingest thread, which commits them to the group
  * asynchronously (best effort), once a second at most. */
 void fr_ingest_commit(struct fr_ingest *ingest, const struct fr_positions *positions);
@@ -134,7 +135,7 @@ struct fr_ingest_partition {
     char topic[FR_TOPIC_MAX];
     int32_t partition;
     int64_t next_offset; /* next to poll; -1: not known yet */
-    bool waits;          /* cannot be read now, and is looked at again */
+    bool waits;          /* cannot be read now, and is checked again */
     int64_t high;        /* end of the log as last seen; -1 unknown */
     /* how long its next record has waited for a producer's open transaction; 0: it does not */
     int64_t transaction_ms;
@@ -167,15 +168,16 @@ enum fr_ingest_problem {
 };
 extern const char *const fr_ingest_problems[FR_INGEST_PROBLEM_KINDS];
 
-/* Why reading is paused: all records are refused, as malformed or for an event time that is ahead
- * of their Kafka timestamps; or of this host's clock, and then it continues by itself. */
+/* Why reading is paused. RECORDS: all records are refused, as malformed or for event times that are
+ * ahead of their Kafka timestamps. CLOCK: for event times that are ahead of this host's clock;
+ * reading continues by itself when the clock accepts them. */
 enum fr_ingest_pause { FR_INGEST_READS, FR_INGEST_PAUSED_RECORDS, FR_INGEST_PAUSED_CLOCK };
 
 struct fr_ingest_status {
     uint32_t n_partitions;
     struct fr_ingest_partition *partitions; /* owned by the status: fr_ingest_status_release */
     uint32_t n_slots;
-    uint64_t *present; /* owned by it too: samples of this process with a value, by slot */
+    uint64_t *present; /* owned by the status: samples of this process with a value, by slot */
     struct fr_unknown unknown;
     uint64_t records, bytes, samples, batches;
     uint64_t malformed, dead_sent, dead_failed, dead_without_value;
@@ -183,22 +185,23 @@ struct fr_ingest_status {
     struct fr_ingest_refusal last_malformed; /* meaningful once `malformed` is above 0 */
     double malformed_share;                  /* of the records of the last minute */
     enum fr_ingest_pause pause;              /* `problem` says more */
-    /* refused for an event time too far ahead of the Kafka timestamp; of the clock of this host */
+    /* records refused for an event time too far ahead of the Kafka timestamp, or of this host's
+     * clock */
     uint64_t future_timestamp, future_clock;
     uint64_t dropped_duplicates;
     uint64_t record_bytes; /* memory of batches for their records' bytes (letters.c) */
     uint64_t ring_full_ns; /* time spent with a full ring */
-    /* Wall time minus Kafka timestamp of the last record delivered (files: event time); 0 at the
-     * end of every partition; where only an open transaction keeps records back, how long it
-     * has. */
+    /* Wall time minus the Kafka timestamp of the last delivered record (files: its event time). 0
+     * if every partition is read to its end; if only open transactions keep records back, how long
+     * the oldest has. */
     int64_t lag_ms;
     bool at_end; /* every partition is read to its end, none waits for a transaction */
     bool connected;
     /* no partition or file whose turn it is can be read, or a topic is gone */
     bool stands;
     char problems[FR_INGEST_PROBLEM_KINDS][FR_PROBLEM_MAX]; /* "": none of the kind */
-    /* The problem that comes first: of RECORDS while reading is paused for them, which needs
-     * somebody's help, else the first of the list; "": none. */
+    /* The problem that is shown first: RECORDS while reading is paused, because an operator must
+     * act then, otherwise the first one of the list; "": none. */
     char problem[FR_PROBLEM_MAX];
     enum fr_ingest_problem first; /* its kind; meaningless without one */
 };

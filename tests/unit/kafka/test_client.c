@@ -87,7 +87,7 @@ FR_CASE(a_refusal_names_where_it_was_written_and_no_value)
                    "ingest.kafka.sasl.pasword: ");
     expect_refused(&(struct fr_kafka_options){.name = "m", .texts = unknown, .n_texts = 1}, "--kafka sasl.pasword: ");
     expect_refused(&(struct fr_kafka_options){.name = "m", .texts = bare, .n_texts = 1},
-                   "--kafka: no `=` behind a name; expected NAME=VALUE");
+                   "--kafka: no `=` after a name; expected NAME=VALUE");
     expect_refused(&(struct fr_kafka_options){.name = "m", .texts = nameless, .n_texts = 1}, "--kafka: no `=`");
 }
 

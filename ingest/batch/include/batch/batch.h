@@ -18,16 +18,16 @@
 
 enum { FR_USE_TRAIN = 1, FR_USE_METRICS = 2 };
 
-/* What a sample may do, in the terms of P2: trained (TRAIN with or without metrics), metrics-only,
- * masked, or quarantined. The last is the trainer's finding, never the decoder's: the sample took
- * no effect. */
+/* The effect of a sample, in the terms of P2: trained (with or without metrics), metrics-only,
+ * masked, or quarantined. Only the trainer quarantines a sample, which then has no effect; the
+ * decoder never does. */
 enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLE_QUARANTINED, FR_ROLES };
 
-/* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense:
- * dim floats per entry, behind the steps of the slot's transform (standardize and bucketize are the
- * network's); a missing one is what the default comes to, or NaN where the network has to know
- * (fr_conf_slot_keeps_missing; no NaN comes from outside). Entry = group when shared, else
- * sample. */
+/* One slot's values, an entry for each group (shared) or for each sample. Sparse and sequence: the
+ * ids of entry i are keys[begin[i] .. begin[i+1]). Dense: dim floats per entry, after the steps of
+ * the slot's transform (standardize and bucketize belong to the network). A missing number is the
+ * transformed default, or NaN if the network must know that it is missing
+ * (fr_conf_slot_keeps_missing); no record can contain NaN. */
 struct fr_column {
     uint32_t *begin; /* [n_entries + 1]; NULL for dense */
     uint64_t *keys;  /* [begin[n_entries]] */
@@ -41,10 +41,10 @@ struct fr_column {
     size_t capacity_weights;
 };
 
-/* Where the stream of one topic-partition stands after this batch. `stream_index` indexes the
- * source's list of topic-partitions. offset and item say which is the first record not fully in
- * this or earlier batches, and how many of its items are. Counters are of this batch only; a record
- * is counted in the batch that completes it. */
+/* The position of one topic-partition after this batch. `stream_index` is its number in the list of
+ * positions. `offset` is the first record that is not fully in this or earlier batches, and `item`
+ * the number of its items that are. Counters are of this batch only; a record is counted in the
+ * batch that completes it. */
 struct fr_batch_position {
     uint32_t stream_index;
     int64_t offset;
@@ -63,13 +63,13 @@ struct fr_batch_position {
     uint64_t lost;    /* records skipped under on_loss */
 };
 
-/* A record some samples of the batch came from: [first_sample, first_sample of the next record),
- * which are its items from first_item on. Its key, value and headers as they were read lie in the
+/* A record from which samples [first_sample, first_sample of the next record) of the batch come;
+ * they are its items from first_item on. Key, value and headers as they were read are in the
  * batch's record_bytes at `at`, or in `shared` (records.c). */
 struct fr_batch_record {
     uint32_t stream_index;
     int64_t offset;
-    int64_t kafka_ms; /* its Kafka timestamp; 0: a line of a file, which has none */
+    int64_t kafka_ms; /* the Kafka timestamp; 0: a line of a file, which has none */
     uint32_t first_sample, first_item;
     size_t at;
     struct fr_record_image *shared; /* a reference; NULL: the bytes are the batch's own */
@@ -99,43 +99,43 @@ struct fr_batch {
     uint32_t n_labels, n_tasks;
     uint32_t n_slots;
     struct fr_column *columns; /* [n_slots] in config order */
-    /* of all columns, were every sample to have its own: what shared ones come to when expanded */
+    /* ids of all columns, if shared entries were copied to each sample */
     uint64_t ids;
     uint32_t n_positions;
     uint32_t capacity_positions;
     struct fr_batch_position *positions;
-    /* What a dead letter needs of the records, until the batch is applied. */
+    /* The records, for dead letters, until the batch is applied. */
     uint32_t n_records, capacity_records;
     struct fr_batch_record *records; /* ascending in first_sample */
     struct fr_buffer record_bytes;
-    size_t image_bytes; /* of all its records, shared ones too */
-    /* dead letters numbered up to here belong to records at or before the positions */
+    size_t image_bytes; /* bytes of all records, including those in shared images */
+    /* number of the last dead letter of a record before the positions */
     uint64_t dead_sequence;
     int64_t kafka_t_max_ms; /* newest Kafka timestamp of the batch, for freshness; 0 none */
-    uint64_t born_mono_ns;  /* when its first record was polled */
+    uint64_t born_mono_ns;  /* when the first record of the batch was polled */
     bool end_of_stream;     /* lockstep / --until end: nothing follows */
     /* Counted while decoding; added to the owner's counters with the batch. */
     uint64_t unknown_slots, unknown_keys, excess_ids;
 };
 
-/* Makes a batch for ingest.batch_size samples (64 when the conf has none); appending grows it. It
- * does not borrow the conf. */
+/* Makes a batch for ingest.batch_size samples (64 if the conf has none); appending grows it. The
+ * conf is not borrowed. */
 struct fr_batch *fr_batch_new(const struct fr_conf *conf);
 void fr_batch_free(struct fr_batch *batch);
-/* Empties the batch and keeps all memory; positions (n_positions = 0), counters, flags and times go
- * too. */
+/* Empties the batch, including positions (n_positions = 0), counters, flags and times, and keeps
+ * all memory. */
 void fr_batch_clear(struct fr_batch *batch);
-/* Makes room for `samples` in all. Labels are moved when capacity_samples grows, so pointers
- * into the batch change. */
+/* Makes room for `samples` in total. Labels move when capacity_samples grows, so pointers into the
+ * batch change. */
 void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
-/* Makes room for `keys` ids in all in one sparse or sequence column. */
+/* Makes room for `keys` ids in total in one sparse or sequence column. */
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);
 
 /* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as if
- * the others had never been decoded: groups without a sample vanish, and a column stays shared only
- * beside a group of several. One that is written out per sample stays so, so that with groups
- * numbers may differ by the order of sums. Positions, records and counts of what was ignored stay
- * behind. */
+ * the others had never been decoded: groups without a sample disappear, and a column stays shared
+ * only if a group of several samples remains. A column that is written out per sample stays so, and
+ * with groups numbers may therefore differ by the order of sums. Positions, records and counts of
+ * ignored values are not copied. */
 void fr_batch_select(const struct fr_batch *from, const uint8_t *left_out, struct fr_batch *to);
 
 static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t slot)

@@ -1,5 +1,5 @@
 /* The rows that a batch's keys resolve to. The store's plan fills them and the graph reads them;
- * neither sees the other. */
+ * store and graph do not know each other. */
 #ifndef FR_BATCH_ROWS_H
 #define FR_BATCH_ROWS_H
 
@@ -7,7 +7,7 @@
 
 #include "conf/conf.h"
 
-/* Where the parts of a table lie in a row, in floats from its start, and what they begin with. */
+/* Where the parts of a table are in a row, in floats from its start, and their initial values. */
 struct fr_row_layout {
     uint32_t n_parts;
     struct fr_layout_part {
@@ -16,7 +16,7 @@ struct fr_row_layout {
         float state_initial;
         struct fr_conf_init init;
     } parts[FR_PARTS_MAX];
-    uint32_t value_floats; /* the first ones of a row: they are published */
+    uint32_t value_floats; /* the first floats of a row, which are published */
     uint32_t row_floats;
 };
 
@@ -31,19 +31,19 @@ _Static_assert((int)FR_SLOTS_MAX <= 1 << (32 - FR_ENTRY_BITS), "above an entry t
 struct fr_table_rows {
     uint32_t n_unique;
     uint64_t *keys; /* [n_unique] distinct keys, order fixed by the batch alone */
-    /* [n_unique] first float of the row (values then optimizer state) or NULL: no row: zeros, no
-     * gradient */
+    /* [n_unique] first float of the row (values, then optimizer state); NULL: there is no row, the
+     * forward pass reads zeros, and there is no gradient */
     float **rows;
-    /* [n_unique] what the forward pass reads: `rows` without those this very batch made, which a
-     * replica would not have had: zeros and masked steps, but a gradient (row_update uses `rows`).
-     * NULL: all of `rows`. */
+    /* [n_unique] what the forward pass reads: `rows` without those that this batch itself made. A
+     * replica would not have had these, so the forward pass reads zeros and masked steps, but there
+     * is a gradient (row_update uses `rows`). NULL: all of `rows`. */
     float **served;
     uint32_t n_occurrences;
     uint32_t *unique_of; /* [n_occurrences] */
     uint32_t *occ_begin; /* [n_unique + 1] into occ */
     uint32_t *occ;       /* [n_occurrences] occurrence numbers by unique key, ascending */
-    /* [n_occurrences] beside occ: the entry, and above its FR_ENTRY_BITS which of the table's slots
-     * in config order */
+    /* [n_occurrences] parallel to occ: the entry in the low FR_ENTRY_BITS, above them the number of
+     * the table's slot in config order */
     uint32_t *occ_from;
 };
 

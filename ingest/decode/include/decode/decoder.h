@@ -1,13 +1,13 @@
 /* Turns the bytes of one record into samples that are appended to a batch
- * (docs/formats/samples.md). There is no Kafka here.
+ * (docs/formats/samples.md). This module does not know Kafka.
  *
- * A record is checked whole before any of it takes effect: fr_decode_record parses into the
- * decoder's own staging columns, and only a record without fault is appended.
+ * A record is checked whole before any part of it takes effect: fr_decode_record parses it into the
+ * decoder's own staging columns, and only a record without a fault is appended.
  *
- * Errors: FR_E_INVALID and FR_E_LIMIT say that the record is malformed; `reason` says why
- * ("$.f.price: dense value is not finite"), and nothing was appended.
+ * Errors: FR_E_INVALID and FR_E_LIMIT mean that the record is malformed; `reason` has the place and
+ * the fault ("$.f.price: dense value is not finite"), and nothing was appended.
  *
- * Owns: the decoder its staging. Thread: one. */
+ * Owns: the decoder owns its staging. Thread: one. */
 #ifndef FR_DECODE_DECODER_H
 #define FR_DECODE_DECODER_H
 
@@ -19,10 +19,10 @@ struct fr_decoder;
 struct fr_record {
     const void *value;
     size_t size;
-    /* Kafka's; default event time; limit for future_max. <= 0, or no time in ms by the rule of `t`:
-     * none (then `t` is needed) */
+    /* Kafka timestamp: the default event time, and a limit for future_max. <= 0, or no time in ms
+     * by the rule of `t`: none, and `t` is required */
     int64_t timestamp_ms;
-    /* wall clock at receipt, the other limit for future_max, of the default event time too; <= 0:
+    /* wall time at receipt: the other limit for future_max, also for the default event time; <= 0:
      * none */
     int64_t received_ms;
 };
@@ -42,8 +42,8 @@ struct fr_record {
 enum fr_malformed { FR_MALFORMED(FR_MALFORMED_KIND) FR_MALFORMED_KINDS };
 extern const char *const fr_malformed_names[FR_MALFORMED_KINDS];
 
-/* Names counted one by one, of slots and of other keys; then all others; then keys that begin with
- * x_. */
+/* Places of counts: the names that are counted one by one, then all other names, then keys that
+ * begin with x_. */
 enum {
     FR_UNKNOWN_NAMES_MAX = 8,
     FR_UNKNOWN_OTHERS = FR_UNKNOWN_NAMES_MAX,
@@ -52,9 +52,9 @@ enum {
     FR_UNKNOWN_NAME_MAX = 76,
 };
 
-/* The first few names that came and are not in the configuration, as printable ASCII, also those
- * of malformed records, and how often each came in records that took effect: a block's column as
- * often as it has entries. */
+/* The first few names that are not in the configuration, as printable ASCII, including names in
+ * malformed records; and how often each occurred in records that took effect. A column of a block
+ * counts once for each of its entries. */
 struct fr_unknown_names {
     uint32_t n;
     char names[FR_UNKNOWN_NAMES_MAX][FR_UNKNOWN_NAME_MAX];
@@ -66,7 +66,7 @@ struct fr_unknown {
     struct fr_unknown_names keys;
 };
 
-/* What an event time was too far ahead of. */
+/* The clock that an event time is too far ahead of. */
 enum fr_future { FR_FUTURE_NONE, FR_FUTURE_TIMESTAMP, FR_FUTURE_CLOCK, FR_FUTURES };
 
 /* Borrows the conf until fr_decoder_free. ingest.record_max, max_ids and max_len of 0 mean their
@@ -88,31 +88,32 @@ enum fr_future fr_decoder_refused_future(const struct fr_decoder *decoder);
 int64_t fr_decoder_refused_time(const struct fr_decoder *decoder);
 /* The kind of the last refusal. */
 enum fr_malformed fr_decoder_malformed(const struct fr_decoder *decoder);
-/* Of all records so far. */
+/* The unknown names of all records so far. */
 const struct fr_unknown *fr_decoder_unknown(const struct fr_decoder *decoder);
-/* The record that was decoded last, if it was good, is in effect whole: its unknown names count. */
+/* Counts the unknown names of the record that was decoded last and has now taken effect whole. */
 void fr_decode_effective(struct fr_decoder *decoder);
-/* Adds to present[slot] how many of the items [from, from + count) carry a value of the slot, their
- * group's counting for each of them; computed slots count where they have one. Whole groups. */
+/* Adds to present[slot] how many of the items [from, from + count), which are whole groups, have a
+ * value of the slot. A value of a group counts for each of its items; a computed slot counts for
+ * each item that has a computed value. */
 void fr_decode_present(const struct fr_decoder *decoder, uint32_t from, uint32_t count, uint64_t *present);
-/* Says how many items from `from` on fill a batch that has room for `room` >= 1 more samples. It
- * takes whole groups, of which the last may exceed the room. */
+/* Returns how many items from `from` on fill a batch that has room for `room` >= 1 more samples.
+ * They are whole groups, and the last group may exceed the room. */
 uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_t room);
-/* Returns how many of those items are whole groups whose ids the batch has room for, so that the
- * memory that one record takes does not depend on other records; 0 when the batch is full. An
- * empty batch always takes a group, because alone it is not expanded. */
+/* Returns how many of those items are whole groups for whose ids the batch has room, so that the
+ * memory of one record does not depend on other records; 0 if the batch is full. An empty batch
+ * always has room for one group, because a single group is not expanded. */
 uint32_t fr_decode_fit(const struct fr_decoder *decoder, uint32_t from, uint32_t count, const struct fr_batch *batch);
-/* Appends items [from, from + count) of the staged record to the batch. Several calls may split it
- * between batches, where fr_decode_take says. A `from` inside a group, after a restart of another
- * version, takes the rest of that group. Counters of what was ignored go to the batch that takes
- * item 0. */
+/* Appends items [from, from + count) of the staged record to the batch. Several calls may split the
+ * record between batches, by the counts of fr_decode_take. If `from` is inside a group, after a
+ * restart of another version, the rest of that group is appended. Counts of ignored values are
+ * added to the batch that gets item 0. */
 void fr_decode_append(struct fr_decoder *decoder, uint32_t from, uint32_t count, struct fr_batch *batch);
 
 /* Id -> key (docs/formats/samples.md, "Ids and keys"). */
 uint64_t fr_key_integer(uint64_t v, uint64_t seed);
 uint64_t fr_key_string(const void *bytes, size_t size, uint64_t seed, bool id_raw);
-/* Takes a raw id as a user types it: a canonical decimal is the integer, unless the slot says
- * id_raw. */
+/* Returns the key of a raw id as a user types it: a canonical decimal is the integer, unless the
+ * slot has id_raw. */
 uint64_t fr_key_text(const char *text, const struct fr_conf_slot *slot);
 
 #endif
