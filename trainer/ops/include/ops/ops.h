@@ -112,9 +112,8 @@ struct fr_row_source {
      * as it was served: that of fr_row_sums. Nothing below but trained, counted and whole is set
      * then. */
     struct fr_view pairs, sum;
-    const float *weights;    /* per id of the slot, or NULL: 1 */
-    enum fr_pooling pooling; /* of the entry; by_id: FR_POOL_SUM */
-    const float *scale;      /* per entry, from fr_gather; only read where the pooling keeps it */
+    const float *weights; /* per id of the slot, or NULL: 1 */
+    const float *scale;   /* per entry, from fr_gather; only read where the pooling keeps it */
     /* per entry: its samples that are trained through this reader; 0 contributes nothing */
     const uint32_t *trained;
     /* per entry: what an occurrence counts whose first contributing reader this is */
@@ -123,6 +122,8 @@ struct fr_row_source {
     const uint8_t *masked;
     bool by_id;
     bool whole; /* trained and counted are 1 for every entry */
+    /* by which the entry was read; by_id: FR_POOL_SUM */
+    enum fr_pooling pooling;
 };
 
 struct fr_row_part {
