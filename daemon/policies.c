@@ -2,6 +2,13 @@
  * start. */
 #include "policies.h"
 
+static void add_rule(struct fr_table_policies *policies, struct fr_expiry_policy rule)
+{
+    if (rule.rank)
+        policies->expiries[policies->n_expiries++] = rule;
+}
+#define ADD_RULE(name, text, number, rule) add_rule(out, fr_expire_##rule##_policy(&table->expire.rule));
+
 void fr_service_policies(const struct fr_conf_table *table, struct fr_policy_configs *configs,
                          struct fr_table_policies *out)
 {
@@ -18,23 +25,5 @@ void fr_service_policies(const struct fr_conf_table *table, struct fr_policy_con
         configs->count = (struct fr_gate_count){.count = table->admit_count, .idle_ms = table->admit_idle_ms};
         out->gate = fr_gate_count_policy(&configs->count);
     }
-    if (table->expire_idle_ms > 0) {
-        configs->idle = (struct fr_expire_idle){.idle_ms = table->expire_idle_ms};
-        out->expiries[out->n_expiries++] = fr_expire_idle_policy(&configs->idle);
-    }
-    if (table->expires_weak) {
-        configs->weak = (struct fr_expire_weak){.norm = table->expire_weak};
-        out->expiries[out->n_expiries++] = fr_expire_weak_policy(&configs->weak);
-    }
-    if (table->expires_score) {
-        configs->score = (struct fr_expire_score){.show_weight = (double)table->expire_score.show_weight,
-                                                  .click_weight = (double)table->expire_score.click_weight,
-                                                  .half_life_ms = table->expire_score.half_life_ms,
-                                                  .min = (double)table->expire_score.min};
-        out->expiries[out->n_expiries++] = fr_expire_score_policy(&configs->score);
-    }
-    if (table->has_rows_max) {
-        configs->capacity = (struct fr_expire_capacity){.rows_max = table->rows_max};
-        out->expiries[out->n_expiries++] = fr_expire_capacity_policy(&configs->capacity);
-    }
+    FR_EXPIRIES(ADD_RULE)
 }

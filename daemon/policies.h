@@ -6,15 +6,11 @@
 #include "conf/conf.h"
 #include "eviction/eviction.h"
 
-/* The settings that the policies of a table point to. */
+/* The settings that the gate of a table points to. */
 struct fr_policy_configs {
     struct fr_gate_count count;
     struct fr_gate_sketch sketch;
     struct fr_gate_probability probability;
-    struct fr_expire_idle idle;
-    struct fr_expire_weak weak;
-    struct fr_expire_score score;
-    struct fr_expire_capacity capacity;
 };
 
 struct fr_service_policies {
@@ -22,7 +18,7 @@ struct fr_service_policies {
     struct fr_table_policies of[FR_TABLES_MAX];
 };
 
-/* `configs` must outlive `out`. */
+/* `table` and `configs` must outlive `out`. */
 void fr_service_policies(const struct fr_conf_table *table, struct fr_policy_configs *configs,
                          struct fr_table_policies *out);
 

@@ -61,8 +61,8 @@ void fr_documents_shown_release(struct fr_shown_history *history)
     *history = (struct fr_shown_history){0};
 }
 
-#define EXPIRY(name, text, number, by) FR_REMOVAL_BY_##by({text, name}, )
-const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_RULES] = {FR_REMOVALS(EXPIRY)};
+#define EXPIRY(name, text, ...) {text, name},
+const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_RULES] = {FR_EXPIRIES(EXPIRY)};
 
 /* ---- state ---- */
 

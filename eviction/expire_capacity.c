@@ -21,7 +21,7 @@ struct fr_expiry_policy fr_expire_capacity_policy(const struct fr_expire_capacit
 {
     return (struct fr_expiry_policy){.name = "capacity",
                                      .reason = FR_ABSENT_CAPACITY,
-                                     .rank = capacity_rank,
+                                     .rank = config->rows_max > 0 ? capacity_rank : NULL,
                                      .rows_max = config->rows_max,
                                      .config = config};
 }

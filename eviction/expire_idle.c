@@ -20,7 +20,7 @@ struct fr_expiry_policy fr_expire_idle_policy(const struct fr_expire_idle *confi
 {
     return (struct fr_expiry_policy){.name = "idle",
                                      .reason = FR_ABSENT_IDLE,
-                                     .rank = idle_rank,
+                                     .rank = config->idle_ms > 0 ? idle_rank : NULL,
                                      .threshold = -(double)config->idle_ms,
                                      .config = config};
 }

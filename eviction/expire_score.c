@@ -36,7 +36,7 @@ static double halved(double x)
 static double score_rank(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms)
 {
     const struct fr_expire_score *score = config;
-    double sum = score->show_weight * (double)facts->show + score->click_weight * facts->click;
+    double sum = (double)score->show_weight * (double)facts->show + (double)score->click_weight * facts->click;
     if (score->half_life_ms <= 0)
         return sum;
     return sum * halved((double)fr_idle_time(facts->seen_ms, watermark_ms) / (double)score->half_life_ms);
@@ -44,6 +44,9 @@ static double score_rank(const void *config, const struct fr_row_facts *facts, i
 
 struct fr_expiry_policy fr_expire_score_policy(const struct fr_expire_score *config)
 {
-    return (struct fr_expiry_policy){
-        .name = "score", .reason = FR_ABSENT_SCORE, .rank = score_rank, .threshold = config->min, .config = config};
+    return (struct fr_expiry_policy){.name = "score",
+                                     .reason = FR_ABSENT_SCORE,
+                                     .rank = config->min > 0 ? score_rank : NULL,
+                                     .threshold = (double)config->min,
+                                     .config = config};
 }

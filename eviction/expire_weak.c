@@ -25,7 +25,7 @@ struct fr_expiry_policy fr_expire_weak_policy(const struct fr_expire_weak *confi
     return (struct fr_expiry_policy){.name = "weak",
                                      .reason = FR_ABSENT_WEAK,
                                      .needs_values = true,
-                                     .rank = weak_rank,
+                                     .rank = config->norm > 0 ? weak_rank : NULL,
                                      .threshold = (double)config->norm,
                                      .config = config};
 }

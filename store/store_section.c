@@ -6,6 +6,14 @@
 #include "base/check.h"
 
 enum { VERSION = 3, CARRIED_BYTES = 24 };
+_Static_assert(VERSION == 3 && FR_STORE_COUNTS == 12, "one more count is a new version, see counts_of");
+
+/* Counts of a table in a section of this version, of which later ones have more; 0: it is not
+ * read. */
+static uint32_t counts_of(uint32_t version)
+{
+    return version == 3 ? 12 : 0;
+}
 
 #define AT(member) (offsetof(struct fr_store_counts, member) / sizeof(uint64_t))
 #define NAMED(member) [AT(member)] = #member
@@ -46,14 +54,14 @@ enum fr_status fr_store_section_parse(const uint8_t *bytes, size_t size, struct 
 {
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
     struct fr_store_section read = {0};
-    uint32_t version = fr_take_u32(&reader);
-    if (!reader.failed && version != VERSION)
+    uint32_t n_counts = counts_of(fr_take_u32(&reader));
+    if (!reader.failed && n_counts == 0)
         return FR_E_MISMATCH;
     read.n_tables = fr_take_u32(&reader);
     if (read.n_tables > FR_TABLES_MAX)
         return FR_E_CORRUPT;
     for (uint32_t t = 0; t < read.n_tables; t++) {
-        for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
+        for (uint32_t i = 0; i < n_counts; i++)
             read.tables[t].counts.of[i] = fr_take_u64(&reader);
         for (uint32_t s = 0; s < FR_SHARDS; s++)
             read.tables[t].rows[s] = fr_take_u64(&reader);

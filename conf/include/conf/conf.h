@@ -27,6 +27,7 @@
 #include "vocabulary/loss.h"
 #include "vocabulary/optimizer.h"
 #include "vocabulary/pooling.h"
+#include "vocabulary/removal.h"
 #include "vocabulary/setting.h"
 #include "vocabulary/slot.h"
 
@@ -69,6 +70,11 @@ struct fr_conf_part {
     struct fr_conf_init init; /* default normal 0.01; zeros for ftrl parts of dim 1 */
 };
 
+/* Names cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
+#define FR_CONF_EXPIRY(name, text, number, rule) struct fr_expire_##rule rule;
+#define FR_CONF_EXPIRY_GIVEN(name, text, number, rule) bool rule;
+/* NOLINTEND(bugprone-macro-parentheses) */
+
 struct fr_conf_table {
     char name[FR_NAME_MAX];
     uint32_t n_parts;
@@ -83,14 +89,12 @@ struct fr_conf_table {
     int64_t admit_sketch_half_life_ms;
     uint64_t admit_sketch_bytes;
     float admit_probability;
-    int64_t expire_idle_ms; /* 0: never */
-    bool expires_weak, expires_score, has_rows_max;
-    float expire_weak; /* norm */
     struct {
-        float show_weight, click_weight, min;
-        int64_t half_life_ms; /* 0: no decay */
-    } expire_score;
-    uint64_t rows_max;
+        FR_EXPIRIES(FR_CONF_EXPIRY)
+    } expire;
+    struct {
+        FR_EXPIRIES(FR_CONF_EXPIRY_GIVEN)
+    } expires;                  /* what is configured explicitly: it is printed */
     uint32_t expire_every;      /* in full batches of trained samples; default 16 */
     uint32_t expire_slice_rows; /* rows examined during that many batches; default 65536 */
     uint64_t initial_capacity;  /* keys for which the index has room from the start; default 0 */

@@ -24,27 +24,10 @@ struct fr_gate_probability {
 };
 struct fr_gate_policy fr_gate_probability_policy(const struct fr_gate_probability *config);
 
-struct fr_expire_idle {
-    int64_t idle_ms; /* a row that was idle for longer goes; > 0 */
-};
-struct fr_expiry_policy fr_expire_idle_policy(const struct fr_expire_idle *config);
-
-struct fr_expire_weak {
-    float norm; /* a row with a smaller norm goes; > 0 */
-};
-struct fr_expiry_policy fr_expire_weak_policy(const struct fr_expire_weak *config);
-
-struct fr_expire_score {
-    double show_weight, click_weight; /* score = show_weight * shows + click_weight * clicks */
-    /* event time since the row was last trained that halves its score; 0: no decay */
-    int64_t half_life_ms;
-    double min; /* a row with a smaller score goes; > 0 */
-};
-struct fr_expiry_policy fr_expire_score_policy(const struct fr_expire_score *config);
-
-struct fr_expire_capacity {
-    uint64_t rows_max; /* rows that may stay; > 0 */
-};
-struct fr_expiry_policy fr_expire_capacity_policy(const struct fr_expire_capacity *config);
+/* fr_expire_<rule>_policy for each rule; the one of parameters that are zeros has no rank, and no
+ * table has it. The name cannot be in parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses) */
+#define FR_EXPIRY_POLICY(name, text, number, rule)                                                                     \
+    struct fr_expiry_policy fr_expire_##rule##_policy(const struct fr_expire_##rule *config);
+FR_EXPIRIES(FR_EXPIRY_POLICY)
 
 #endif

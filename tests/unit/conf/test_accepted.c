@@ -63,7 +63,7 @@ FR_CASE(tables_and_slots_get_their_defaults)
     assert_int_equal(user->admit_count, 1);
     assert_int_equal(user->admit_count_max, 16777216);
     assert_int_equal(user->admit_idle_ms, 86400000);
-    assert_int_equal(user->expire_idle_ms, 0);
+    assert_int_equal(user->expire.idle.idle_ms, 0);
     assert_int_equal(user->expire_every, 16);
     assert_int_equal(user->expire_slice_rows, 65536);
     assert_int_equal(user->initial_capacity, 0);
@@ -268,7 +268,7 @@ FR_CASE(gates_and_expiry_are_read)
     assert_int_equal(table->admit_count, 2);
     assert_int_equal(table->admit_count_max, 100);
     assert_int_equal(table->admit_idle_ms, 7200000);
-    assert_int_equal(table->expire_idle_ms, 30LL * 86400000);
+    assert_int_equal(table->expire.idle.idle_ms, 30LL * 86400000);
     assert_int_equal(table->expire_every, 8);
     assert_int_equal(table->expire_slice_rows, 4096);
     assert_int_equal(table->initial_capacity, 1000000);
@@ -285,13 +285,13 @@ FR_CASE(a_sketch_and_every_rule_of_expiry_are_read_and_shown_when_given)
     assert_int_equal(table->admit_sketch_min, 3);
     assert_int_equal(table->admit_sketch_half_life_ms, 7200000);
     assert_int_equal(table->admit_sketch_bytes, 1 << 20);
-    assert_true(table->expires_weak && table->expires_score && table->has_rows_max);
-    assert_float_equal(table->expire_weak, 0.5f, 0);
-    assert_int_equal(table->rows_max, 1000);
-    assert_float_equal(table->expire_score.show_weight, 0.1f, 0);
-    assert_float_equal(table->expire_score.click_weight, 2.0f, 0);
-    assert_float_equal(table->expire_score.min, 0.25f, 0);
-    assert_int_equal(table->expire_score.half_life_ms, 30LL * 86400000);
+    assert_true(table->expires.weak && table->expires.score && table->expires.capacity);
+    assert_float_equal(table->expire.weak.norm, 0.5f, 0);
+    assert_int_equal(table->expire.capacity.rows_max, 1000);
+    assert_float_equal(table->expire.score.show_weight, 0.1f, 0);
+    assert_float_equal(table->expire.score.click_weight, 2.0f, 0);
+    assert_float_equal(table->expire.score.min, 0.25f, 0);
+    assert_int_equal(table->expire.score.half_life_ms, 30LL * 86400000);
     assert_prints_and_loads(conf);
     struct fr_buffer json = {0};
     fr_conf_training_json(conf, &json);
@@ -480,7 +480,7 @@ FR_CASE(the_reference_configurations_are_those_of_the_reference_runs)
         assert_int_equal(conf->dense_optimizer.kind, ftrl ? FR_OPT_FTRL : FR_OPT_ADAM);
         for (uint32_t t = 0; t < conf->n_tables; t++) {
             assert_int_equal(conf->tables[t].admit_count, 1);
-            assert_int_equal(conf->tables[t].expire_idle_ms, 0);
+            assert_int_equal(conf->tables[t].expire.idle.idle_ms, 0);
             for (uint32_t p = 0; p < conf->tables[t].n_parts; p++)
                 assert_reference_part(&conf->tables[t].parts[p], model);
         }

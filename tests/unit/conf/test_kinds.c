@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "vocabulary/layer.h"
+#include "../../../conf/options.h"
 #include "vocabulary/loss.h"
 #include "vocabulary/removal.h"
 
@@ -111,7 +112,7 @@ static bool has_prior(enum fr_task_loss loss)
     return fr_loss_has_prior(loss);
 }
 
-#define NUMBERED(name, text, number, by) ", " #number " " text
+#define NUMBERED(name, text, number, ...) ", " #number " " text
 
 static bool expected_list(const char *name, struct fr_buffer *out)
 {
@@ -189,11 +190,34 @@ FR_CASE(the_lists_in_the_texts_are_those_of_the_vocabulary)
     globfree(&texts);
 }
 
+/* Whether an option of a table lies in these bytes of struct fr_conf_table. */
+static bool has_option(size_t begin, size_t end)
+{
+    static const char below[] = "tables.*.expire.";
+    bool found = false;
+    for (size_t i = 0; i < fr_options_count; i++)
+        found |= strncmp(fr_options[i].path, below, sizeof(below) - 1) == 0 && fr_options[i].offset >= begin &&
+                 fr_options[i].offset < end;
+    return found;
+}
+
+/* The name cannot be in parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses) */
+#define ASSERT_HAS_OPTION(name, text, number, rule)                                                                    \
+    if (!has_option(offsetof(struct fr_conf_table, expire.rule),                                                       \
+                    offsetof(struct fr_conf_table, expire.rule) + sizeof(struct fr_expire_##rule)))                    \
+        fail_msg("no option of tables.*.expire (conf/options.c) sets the parameters of the rule " text);
+
+FR_CASE(every_rule_of_expiry_has_options)
+{
+    FR_EXPIRIES(ASSERT_HAS_OPTION)
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lists_of_the_python_package_are_those_of_the_vocabulary),
         cmocka_unit_test(the_lists_in_the_texts_are_those_of_the_vocabulary),
+        cmocka_unit_test(every_rule_of_expiry_has_options),
     };
     return cmocka_run_group_tests_name("conf kinds", tests, NULL, NULL);
 }

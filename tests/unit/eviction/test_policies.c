@@ -163,6 +163,32 @@ FR_CASE(capacity_ranks_by_the_time_of_training)
     assert_true(policy.rank(policy.config, &later, 20) > 0);
 }
 
+/* The names cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
+#define PARAMETERS(name, text, number, rule) struct fr_expire_##rule rule;
+#define RULE(name, text, number, rule)                                                                                 \
+    {text, name, fr_expire_##rule##_policy(&bounds.rule), fr_expire_##rule##_policy(&none.rule)},
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+FR_CASE(every_rule_has_its_reason_and_none_without_a_bound)
+{
+    static const struct {
+        FR_EXPIRIES(PARAMETERS)
+    } bounds = {.idle = {1}, .weak = {1}, .score = {.min = 1}, .capacity = {1}}, none;
+    const struct {
+        const char *text;
+        uint8_t reason;
+        struct fr_expiry_policy with, without;
+    } rules[] = {FR_EXPIRIES(RULE)};
+    for (size_t i = 0; i < FR_EXPIRY_RULES; i++) {
+        if (!rules[i].with.rank)
+            fail_msg("give the rule %s a bound in this test", rules[i].text);
+        assert_string_equal(rules[i].with.name, rules[i].text);
+        assert_int_equal(rules[i].with.reason, rules[i].reason);
+        assert_null(rules[i].without.rank);
+        assert_true(rules[i].with.rows_max == 0 || i + 1 == FR_EXPIRY_RULES);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +202,7 @@ int main(void)
         cmocka_unit_test(weak_expiry_is_the_l2_norm_of_the_values),
         cmocka_unit_test(score_expiry_halves_with_the_time_since_the_row_was_trained),
         cmocka_unit_test(capacity_ranks_by_the_time_of_training),
+        cmocka_unit_test(every_rule_has_its_reason_and_none_without_a_bound),
         cmocka_unit_test(idle_expiry_survives_a_watermark_behind_and_distances_beyond_64_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -537,7 +537,7 @@ FR_CASE(every_count_has_its_name)
     for (size_t i = 0; i < FR_STORE_COUNTS; i++)
         assert_non_null(fr_store_count_names[i]);
     assert_string_equal(fr_store_count_names[0], "rows");
-    assert_string_equal(fr_store_count_names[FR_STORE_COUNTS - 1], "expired_manual");
+    assert_string_equal(fr_store_count_names[FR_STORE_COUNTS - FR_ABSENT_REASONS + FR_ABSENT_MANUAL], "expired_manual");
 }
 
 #define PAIR_CASE(name) cmocka_unit_test_teardown(name, pair_close)

@@ -7,21 +7,25 @@
 
 #include "policy/sweep.h"
 
-enum { UNIVERSE = 300, BATCHES = 60, GATES = 3, RULES = 4, RULE_SETS = 1 << RULES };
+enum { UNIVERSE = 300, BATCHES = 60, GATES = 3, RULE_SETS = 1 << FR_EXPIRY_RULES };
 
 #define PROBABILITY 0.2f
-#define NORM 1.0f
 
 struct policies { /* configs of one run */
     struct fr_gate_sketch sketch;
     struct fr_gate_probability coin;
-    struct fr_expire_weak weak;
-    struct fr_expire_score score;
-    struct fr_expire_capacity capacity;
     uint32_t gate, rules; /* a bit for each rule, in the order in which they are asked */
 };
 
-enum { IDLE = 1, WEAK = 2, SCORE = 4, CAPACITY = 8 };
+/* The names cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
+#define PARAMETERS(name, text, number, rule) struct fr_expire_##rule rule;
+#define POLICY(name, text, number, rule) fr_expire_##rule##_policy(&parameters.rule),
+#define JUDGE(name, text, number, rule) {name, goes_by_##rule},
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+static const struct {
+    FR_EXPIRIES(PARAMETERS)
+} parameters = {.idle = {25}, .weak = {1.0f}, .score = {0.5f, 1.0f, 0.3f, 7}, .capacity = {60}};
 
 struct model_key {
     enum { ABSENT, PENDING, LIVE } state;
@@ -45,16 +49,11 @@ static void world_of(struct world *w, struct policies *p, size_t workers)
     struct fr_store_table *table = &w->tables[0];
     p->sketch = (struct fr_gate_sketch){.min = 3, .half_life_ms = 16, .bytes = 16 << 14};
     p->coin = (struct fr_gate_probability){.probability = PROBABILITY};
-    p->weak = (struct fr_expire_weak){.norm = NORM};
-    p->score = (struct fr_expire_score){.show_weight = 0.5, .click_weight = 1, .half_life_ms = 7, .min = 0.3};
-    p->capacity = (struct fr_expire_capacity){.rows_max = 60};
     if (p->gate == 1)
         table->gate = fr_gate_sketch_policy(&p->sketch);
     if (p->gate == 2)
         table->gate = fr_gate_probability_policy(&p->coin);
-    const struct fr_expiry_policy rules[] = {table->expiries[0], fr_expire_weak_policy(&p->weak),
-                                             fr_expire_score_policy(&p->score),
-                                             fr_expire_capacity_policy(&p->capacity)};
+    const struct fr_expiry_policy rules[] = {FR_EXPIRIES(POLICY)};
     table->n_expiries = 0;
     for (uint32_t i = 0; i < FR_ARRAY_LEN(rules); i++)
         if (p->rules >> i & 1)
@@ -164,23 +163,55 @@ static void model_plan(struct model *m, const struct policies *p, const struct w
     }
 }
 
+/* A key that is judged. */
+struct judged {
+    const struct model *m;
+    const struct world *w;
+    uint32_t k;
+    const struct model_key *key;
+    double age;
+    bool over; /* the table has more than rows_max rows */
+};
+
+static bool goes_by_idle(const struct judged *j)
+{
+    return j->age > 25;
+}
+
+static bool goes_by_weak(const struct judged *j)
+{
+    return j->m->norm[j->k] < 1.0;
+}
+
+static bool goes_by_score(const struct judged *j)
+{
+    return (0.5 * (double)j->key->show + j->key->click) * exp2(-j->age / 7) < (double)0.3f;
+}
+
+static bool goes_by_capacity(const struct judged *j)
+{
+    const struct fr_sweep_edge *edge = &j->m->edge;
+    if (!j->over || !edge->set || j->key->seen_ms > edge->rank_ms)
+        return false;
+    uint32_t bin = fr_sweep_bin(-(double)(edge->rank_ms - j->key->seen_ms));
+    uint64_t draw = fr_fmix64(fr_order_hash(&j->w->store->order, test_key(j->k)) ^ 0x5eed) >> 32;
+    return bin > edge->bin || (bin == edge->bin && draw < edge->share);
+}
+
+static const struct {
+    uint8_t reason;
+    bool (*goes)(const struct judged *j);
+} judges[] = {FR_EXPIRIES(JUDGE)};
+
 static uint8_t model_judge(const struct model *m, const struct policies *p, const struct world *w, uint32_t k,
                            int64_t watermark_ms, bool over)
 {
     const struct model_key *key = &m->keys[k];
-    double age = (double)(watermark_ms - key->seen_ms);
-    if ((p->rules & IDLE) && age > 25)
-        return FR_ABSENT_IDLE;
-    if ((p->rules & WEAK) && m->norm[k] < (double)NORM)
-        return FR_ABSENT_WEAK;
-    if ((p->rules & SCORE) && (0.5 * (double)key->show + key->click) * exp2(-age / 7) < 0.3)
-        return FR_ABSENT_SCORE;
-    if (!(p->rules & CAPACITY) || !over || !m->edge.set || key->seen_ms > m->edge.rank_ms)
-        return FR_ABSENT_SILENT;
-    uint32_t bin = fr_sweep_bin(-(double)(m->edge.rank_ms - key->seen_ms));
-    uint64_t draw = fr_fmix64(fr_order_hash(&w->store->order, test_key(k)) ^ 0x5eed) >> 32;
-    bool goes = bin > m->edge.bin || (bin == m->edge.bin && draw < m->edge.share);
-    return goes ? FR_ABSENT_CAPACITY : FR_ABSENT_SILENT;
+    const struct judged judged = {m, w, k, key, (double)(watermark_ms - key->seen_ms), over};
+    for (uint32_t i = 0; i < FR_EXPIRY_RULES; i++)
+        if ((p->rules >> i & 1) && judges[i].goes(&judged))
+            return judges[i].reason;
+    return FR_ABSENT_SILENT;
 }
 
 /* There are few rows, so every slice is a whole sweep. */
@@ -193,7 +224,7 @@ static void model_slice(struct model *m, const struct policies *p, const struct 
     }
     if (pending == 0 && (rows == 0 || p->rules == 0))
         return;
-    bool over = rows > p->capacity.rows_max;
+    bool over = rows > parameters.capacity.rows_max;
     for (uint32_t k = 0; k < UNIVERSE; k++) {
         struct model_key *key = &m->keys[k];
         if (key->state == PENDING && watermark_ms - key->seen_ms > 12)
@@ -209,7 +240,7 @@ static void model_slice(struct model *m, const struct policies *p, const struct 
         rows--;
         *key = (struct model_key){.state = ABSENT, .count = key->count, .period = key->period};
     }
-    m->edge = fr_sweep_find_edge(bins, rows > p->capacity.rows_max ? rows - p->capacity.rows_max : 0);
+    m->edge = fr_sweep_find_edge(bins, rows > parameters.capacity.rows_max ? rows - parameters.capacity.rows_max : 0);
     m->edge.rank_ms = watermark_ms;
 }
 
@@ -425,8 +456,8 @@ FR_CASE(every_gate_with_every_set_of_rules_does_what_the_model_does)
             run_batches();
             /* The run must have had the events that the case is about. */
             assert_true(r->m.admitted > 50);
-            for (uint32_t i = 0; i < RULES; i++)
-                assert_true(rules != 1u << i || r->m.expired[FR_ABSENT_IDLE + i] > 10);
+            for (uint32_t i = 0; i < FR_EXPIRY_RULES; i++)
+                assert_true(rules != 1u << i || r->m.expired[judges[i].reason] > 10);
             evicted += r->evicted;
             close_run(NULL);
         }

@@ -58,6 +58,7 @@ struct fr_expiry_policy {
     const char *name;
     uint8_t reason; /* enum fr_absent_reason */
     bool needs_values;
+    /* NULL: the table does not have the rule, and must not have the policy */
     double (*rank)(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms);
     double threshold;
     /* 0: `threshold` applies. Otherwise the store chooses a threshold at which about rows_max rows
