@@ -81,7 +81,7 @@ void fr_admission_cut(struct fr_store *store, struct fr_stage *stage)
                                          .kind = FR_IMAGE_BLOCK};
                 memcpy(fr_stage_image(stage, &image), &sketches[s].blocks[block], BLOCK_IMAGE_SIZE);
             }
-            fr_sketch_settle(&sketches[s]);
+            fr_sketch_clear_changes(&sketches[s]);
         }
     }
 }

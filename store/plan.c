@@ -374,7 +374,7 @@ static void undo_shard(void *context, size_t index, size_t worker)
         undo_key(shard, &keys[u - 1], &undo[u - 1]);
     const struct fr_table *table = &plan->store->tables[t];
     if (table->sketches)
-        fr_sketch_take_back(&table->sketches[s], &plan->tables[t].sketched[s]);
+        fr_sketch_revert(&table->sketches[s], &plan->tables[t].sketched[s]);
     const struct shard_before *before = &scratch->before[s];
     shard->n_dirty = before->n_dirty; /* a plan only appends to the list */
     shard->dirty_bytes = before->dirty_bytes;

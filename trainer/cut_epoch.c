@@ -299,7 +299,7 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock), traced_ns = fr_trace_begin();
     struct fr_stage *stage = item;
     fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
-    if (fr_graph_settle(trainer->graph, NULL) != FR_OK)
+    if (fr_graph_fetch(trainer->graph, NULL) != FR_OK)
         return FR_AGAIN; /* the next step reports the failure; nothing needs the stage any more */
     fr_stage_clear(stage);
 

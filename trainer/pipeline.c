@@ -174,7 +174,7 @@ bool fr_pipeline_slices_need_step(const struct fr_trainer *trainer)
  * device failed, which the next step reports. */
 static bool fetch_values(struct fr_trainer *trainer)
 {
-    return !rules_need_values(trainer) || fr_graph_settle(trainer->graph, NULL) == FR_OK;
+    return !rules_need_values(trainer) || fr_graph_fetch(trainer->graph, NULL) == FR_OK;
 }
 
 /* Slices continue until all rows were examined with this watermark. In lockstep mode there are none

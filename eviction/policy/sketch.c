@@ -149,7 +149,7 @@ uint32_t fr_sketch_add(struct fr_sketch *sketch, uint64_t hash, uint64_t n, int6
     return count;
 }
 
-void fr_sketch_take_back(struct fr_sketch *sketch, struct fr_sketch_log *log)
+void fr_sketch_revert(struct fr_sketch *sketch, struct fr_sketch_log *log)
 {
     for (; log->n > 0; log->n--) {
         const struct fr_sketch_undo *undo = &log->list[log->n - 1];
@@ -169,7 +169,7 @@ void fr_sketch_log_release(struct fr_sketch_log *log)
     *log = (struct fr_sketch_log){0};
 }
 
-void fr_sketch_settle(struct fr_sketch *sketch)
+void fr_sketch_clear_changes(struct fr_sketch *sketch)
 {
     for (size_t i = 0; i < sketch->n_changed; i++)
         /* clears other blocks' bits too: all of them are being cleared */

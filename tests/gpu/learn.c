@@ -163,7 +163,7 @@ static uint64_t hash_of(struct machine *m)
     struct fr_err err = {0};
     struct fr_row_layout layout;
     uint64_t hash = 0;
-    must(m, fr_graph_settle(m->graph, &err), "bringing the model back");
+    must(m, fr_graph_fetch(m->graph, &err), "bringing the model back");
     for (size_t p = 0; p < fr_graph_parameter_count(m->graph); p++)
         hash = add_hash(hash, fr_graph_parameters(m->graph)[p].values,
                         fr_graph_parameters(m->graph)[p].n_values * sizeof(float));

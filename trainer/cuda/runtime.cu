@@ -12,7 +12,7 @@ enum { CUBLAS_WORKSPACE_BYTES = 32 << 20, BLOCKS_A_PROCESSOR = 16 };
 
 /* ---- errors ---- */
 
-static enum fr_status say(struct fr_err *err, enum fr_status status, const char *text)
+static enum fr_status set_error(struct fr_err *err, enum fr_status status, const char *text)
 {
     if (err) {
         err->status = status;
@@ -323,7 +323,7 @@ static uint32_t count(struct fr_err *err)
         (void)cudaGetLastError();
         char text[256];
         snprintf(text, sizeof(text), "no card: %s", error != cudaSuccess ? cudaGetErrorString(error) : "none is there");
-        say(err, FR_E_UNAVAILABLE, text);
+        set_error(err, FR_E_UNAVAILABLE, text);
         return 0;
     }
     return (uint32_t)n;
@@ -410,11 +410,11 @@ static enum fr_status open_queue(uint32_t card, struct fr_device_queue **out, st
 {
     struct fr_device_queue *queue = (struct fr_device_queue *)calloc(1, sizeof(*queue));
     if (!queue)
-        return say(err, FR_E_NO_MEMORY, "no memory for a queue");
+        return set_error(err, FR_E_NO_MEMORY, "no memory for a queue");
     queue->card = (int)card;
     start_queue(queue);
     if (queue->status != FR_OK) {
-        enum fr_status status = say(err, queue->status, queue->text);
+        enum fr_status status = set_error(err, queue->status, queue->text);
         close_queue(queue);
         return status;
     }
@@ -449,7 +449,7 @@ static enum fr_status finish(struct fr_device_queue *queue, struct fr_err *err)
     flush(queue);
     fr_cuda_keep(queue, cudaStreamSynchronize(queue->beside), "waiting for the card");
     fr_cuda_keep(queue, cudaStreamSynchronize(queue->stream), "waiting for the card");
-    return queue->status == FR_OK ? FR_OK : say(err, queue->status, queue->text);
+    return queue->status == FR_OK ? FR_OK : set_error(err, queue->status, queue->text);
 }
 
 static void mark(struct fr_device_queue *queue, uint32_t number)

@@ -67,10 +67,10 @@ static void backward_samples(void *context, size_t index, size_t worker)
     for (uint32_t n = v->n_nodes; n-- > 0;) {
         if (!v->nodes[n].reached || v->spaces[v->nodes[n].space].level != LEVEL_SAMPLE || fr_sums_of(v, &v->nodes[n]))
             continue;
-        fr_graph_device_turn_to(graph, &v->nodes[n]);
+        fr_graph_device_enter_node(graph, &v->nodes[n]);
         fr_graph_backward_node(run, &v->nodes[n], &c);
     }
-    fr_graph_device_turn_to(graph, NULL);
+    fr_graph_device_enter_node(graph, NULL);
     graph->chunk_bits[index] = leaf_bits(graph, &c);
 }
 
@@ -89,13 +89,13 @@ static void backward_groups(void *context, size_t index, size_t worker)
         const struct node *node = &v->nodes[n];
         if (!node->reached)
             continue;
-        fr_graph_device_turn_to(graph, node);
+        fr_graph_device_enter_node(graph, node);
         if (v->spaces[node->space].level == LEVEL_GROUP)
             fr_graph_backward_node(run, node, &c);
         else if (collapses(node))
             fr_graph_backward_collapse(run, node, &c);
     }
-    fr_graph_device_turn_to(graph, NULL);
+    fr_graph_device_enter_node(graph, NULL);
     graph->chunk_bits[fr_level_chunks(graph, LEVEL_SAMPLE) + index] = leaf_bits(graph, &c);
 }
 

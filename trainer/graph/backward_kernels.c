@@ -170,7 +170,7 @@ void fr_graph_device_parameter_gradients(struct graph_run *run)
         const struct segment *segment = &linear->segments[task->segment];
         if (task->row_begin != segment->row)
             continue; /* the segment's first task stands for all */
-        fr_graph_device_turn_to(graph, &v->nodes[linear->node]);
+        fr_graph_device_enter_node(graph, &v->nodes[linear->node]);
         struct fr_view x = fr_node_values(v, fr_argument(graph, &v->nodes[linear->node], 0), 0);
         struct fr_view g = fr_node_gradients(v, &v->nodes[linear->node], 0);
         uint32_t rows = rows_of(v, linear);
@@ -187,7 +187,7 @@ void fr_graph_device_parameter_gradients(struct graph_run *run)
                                                            .out = {out, linear->out}});
         device->ops->max_bits(device->queue, bits, segment->n, linear->out, (struct fr_view){first, linear->out});
     }
-    fr_graph_device_turn_to(graph, NULL);
+    fr_graph_device_enter_node(graph, NULL);
     for (uint32_t i = 0; i < v->n_join_tasks; i++) {
         const struct node *node = &v->nodes[v->join_tasks[i] / FR_NODE_PARAMETERS];
         const struct partial *partial = &node->partials[v->join_tasks[i] % FR_NODE_PARAMETERS];

@@ -42,7 +42,7 @@ static size_t row_floats(uint32_t width)
     return width <= LINE_FLOATS ? floats : (size_t)(width + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
 }
 
-static void settle_homes(struct variant *v)
+static void place_values(struct variant *v)
 {
     for (uint32_t n = 0; n < v->n_nodes; n++)
         if (v->nodes[n].kind == NODE_CONCAT)
@@ -87,7 +87,7 @@ static void claim_gradient(const struct variant *v, const struct node *node, boo
     touched[node->buffer] = true;
 }
 
-static void settle_arguments(struct variant *v, const struct node *node, bool *touched)
+static void reach_arguments(struct variant *v, const struct node *node, bool *touched)
 {
     for (uint32_t i = 0; i < node->n_arguments; i++) {
         struct argument *argument = &node->arguments[i];
@@ -101,7 +101,7 @@ static void settle_arguments(struct variant *v, const struct node *node, bool *t
     }
 }
 
-static void settle_gradients(const struct fr_graph *graph, struct variant *v)
+static void find_reached(const struct fr_graph *graph, struct variant *v)
 {
     bool *touched = fr_alloc(v->n_buffers, sizeof(*touched));
     for (uint32_t k = 0; k < graph->n_outputs; k++) {
@@ -119,7 +119,7 @@ static void settle_gradients(const struct fr_graph *graph, struct variant *v)
             node->reached = true;
             node->losses |= 1u << (graph->conf->n_tasks + (uint32_t)node->loss);
         }
-        settle_arguments(v, node, touched);
+        reach_arguments(v, node, touched);
     }
     free(touched);
 }
@@ -133,7 +133,7 @@ static bool has_relu(const struct variant *v, const struct node *node)
 
 /* Who alone gives a layer with relu its gradient lets through what relu did: who reads its output
  * is one product, and it is no output of the network. */
-static void settle_gates(const struct fr_graph *graph, struct variant *v)
+static void find_gated(const struct fr_graph *graph, struct variant *v)
 {
     uint32_t *givers = fr_alloc(v->n_nodes, sizeof(*givers));
     for (uint32_t k = 0; k < graph->n_outputs; k++)
@@ -288,10 +288,10 @@ struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *s
     for (uint32_t l = 0; l < conf->n_layers; l++)
         free(b->layers[l].parts);
     free(b);
-    settle_homes(v);
+    place_values(v);
     if (!graph->scoring_only) {
-        settle_gradients(graph, v);
-        settle_gates(graph, v);
+        find_reached(graph, v);
+        find_gated(graph, v);
     }
     list_tasks(v);
     make_operands(graph, v);

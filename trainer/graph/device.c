@@ -236,7 +236,7 @@ static bool has_steps(const struct variant *v, const struct node *node)
     return any;
 }
 
-void fr_graph_device_turn_to(const struct fr_graph *graph, const struct node *node)
+void fr_graph_device_enter_node(const struct fr_graph *graph, const struct node *node)
 {
     struct graph_device *device = graph->device;
     bool of_steps = device && node && has_steps(graph->variant, node);
@@ -342,7 +342,7 @@ void fr_graph_device_fetch(struct fr_graph *graph, size_t p)
     place->ahead = false;
 }
 
-enum fr_status fr_graph_settle(struct fr_graph *graph, struct fr_err *err)
+enum fr_status fr_graph_fetch(struct fr_graph *graph, struct fr_err *err)
 {
     struct graph_device *device = graph->device;
     if (!device)
@@ -351,7 +351,7 @@ enum fr_status fr_graph_settle(struct fr_graph *graph, struct fr_err *err)
         fr_graph_device_fetch(graph, p);
     enum fr_status status = fr_graph_device_wait(device);
     if (status == FR_OK)
-        status = fr_graph_device_settle_rows(device, graph->conf->n_tables);
+        status = fr_graph_device_bring_back_rows(device, graph->conf->n_tables);
     return status == FR_OK ? FR_OK : fr_graph_failure(graph, err);
 }
 

@@ -6,7 +6,7 @@
  * whole batch, and everything that the host needs to know comes back in one block, the answer,
  * after the whole step was started.
  *
- * Parameters are kept on the device; the host's copy is updated on request (fr_graph_settle). Rows
+ * Parameters are kept on the device; the host's copy is updated on request (fr_graph_fetch). Rows
  * are kept in the store. The rows in use are also on the device (row_cache), where steps change
  * them.
  *
@@ -222,7 +222,7 @@ void fr_graph_device_end_piece(struct graph_device *device);
  * a row for each step of a sequence get graphs of their own, because their number of rows differs
  * from batch to batch; the work between them is then the same graph each time. On the processor
  * this does nothing. */
-void fr_graph_device_turn_to(const struct fr_graph *graph, const struct node *node);
+void fr_graph_device_enter_node(const struct fr_graph *graph, const struct node *node);
 
 uint32_t *fr_graph_device_bits(struct graph_device *device, enum fr_device_word word);
 double *fr_graph_device_sum(struct graph_device *device, uint32_t loss);
@@ -260,14 +260,14 @@ static inline void fr_graph_device_set_address(const struct row_cache *cache, st
 
 /* device_batch.c: transfer a batch with the lists of its plan, the data that the variant adds, and
  * the data that training adds. */
-void fr_graph_device_take_batch(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch,
+void fr_graph_device_send_batch(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch,
                                 const struct fr_rows *rows);
-void fr_graph_device_take_steps(struct graph_run *run);
-void fr_graph_device_take_plan(struct graph_run *run);
+void fr_graph_device_send_steps(struct graph_run *run);
+void fr_graph_device_send_training(struct graph_run *run);
 /* device_rows.c. FR_E_NO_MEMORY: the batch's rows do not fit. */
-enum fr_status fr_graph_device_take_rows(struct graph_run *run) FR_MUST_CHECK;
+enum fr_status fr_graph_device_send_rows(struct graph_run *run) FR_MUST_CHECK;
 void fr_graph_device_trained_rows(const struct graph_run *run);
-enum fr_status fr_graph_device_settle_rows(struct graph_device *device, uint32_t n_tables) FR_MUST_CHECK;
+enum fr_status fr_graph_device_bring_back_rows(struct graph_device *device, uint32_t n_tables) FR_MUST_CHECK;
 void fr_graph_device_free_rows(struct graph_device *device, uint32_t n_tables);
 
 /* device_nodes.c: calls that take other arguments on a device. */

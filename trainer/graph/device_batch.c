@@ -26,7 +26,7 @@ static const void *put_later(struct graph_device *device, const void *array, siz
 
 /* ---- the batch ---- */
 
-static void take_column(struct graph_device *device, struct fr_column *to, const struct fr_batch *batch, uint32_t slot,
+static void send_column(struct graph_device *device, struct fr_column *to, const struct fr_batch *batch, uint32_t slot,
                         bool wants_numbers)
 {
     const struct fr_column *from = &batch->columns[slot];
@@ -41,7 +41,7 @@ static void take_column(struct graph_device *device, struct fr_column *to, const
 }
 
 /* With 1/s where training makes up for what was dropped. */
-static void take_weights(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch)
+static void send_weights(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch)
 {
     void *host;
     size_t n = (size_t)batch->n_labels * batch->capacity_samples;
@@ -62,7 +62,7 @@ static void take_weights(const struct fr_graph *graph, struct arrival *to, const
 /* ---- keys ---- */
 
 /* Keys with more than one block of occurrences, and room for their blocks' sums. */
-static struct fr_device_long_keys take_long_keys(const struct fr_graph *graph, const struct fr_table_rows *rows,
+static struct fr_device_long_keys send_long_keys(const struct fr_graph *graph, const struct fr_table_rows *rows,
                                                  const struct key_list *longs, uint32_t t)
 {
     struct graph_device *device = graph->device;
@@ -98,7 +98,7 @@ static struct fr_device_long_keys take_long_keys(const struct fr_graph *graph, c
 }
 _Static_assert(FR_DEVICE_SHORT == UINT32_MAX, "bytes of 255");
 
-static void take_keys(const struct fr_graph *graph, struct arrival *arrival, const struct fr_table_rows *from,
+static void send_keys(const struct fr_graph *graph, struct arrival *arrival, const struct fr_table_rows *from,
                       uint32_t t)
 {
     struct graph_device *device = graph->device;
@@ -123,7 +123,7 @@ static void mask_steps(const struct graph_run *run, const struct space *space)
         space->masked[p] = served[unique_of[p]] == NULL;
 }
 
-void fr_graph_device_take_steps(struct graph_run *run)
+void fr_graph_device_send_steps(struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
@@ -144,35 +144,35 @@ void fr_graph_device_take_steps(struct graph_run *run)
     }
 }
 
-void fr_graph_device_take_batch(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch,
+void fr_graph_device_send_batch(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch,
                                 const struct fr_rows *rows)
 {
     struct graph_device *device = graph->device;
     to->batch = *batch;
     to->batch.columns = to->columns;
     for (uint32_t s = 0; s < batch->n_slots; s++)
-        take_column(device, &to->columns[s], batch, s, fr_bit(graph->slots_read, s));
+        send_column(device, &to->columns[s], batch, s, fr_bit(graph->slots_read, s));
     PUT_FIELD(device, to->batch, batch, group_begin, (size_t)batch->n_groups + 1);
     PUT_FIELD(device, to->batch, batch, group_of, batch->n_samples);
     PUT_FIELD(device, to->batch, batch, labels, (size_t)batch->n_labels * batch->capacity_samples);
-    take_weights(graph, to, batch);
+    send_weights(graph, to, batch);
     to->rows.n_tables = rows->n_tables;
     to->rows.n_slots = rows->n_slots;
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
-        take_keys(graph, to, &rows->tables[t], t);
+        send_keys(graph, to, &rows->tables[t], t);
     if (++device->turn == 0) /* no arrival's */
         device->turn++;
     to->turn = device->turn;
     fr_graph_device_find_keys(graph, to, rows);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
-        to->plans[t].keys = take_long_keys(graph, &rows->tables[t], &to->plans[t].longs, t);
+        to->plans[t].keys = send_long_keys(graph, &rows->tables[t], &to->plans[t].longs, t);
         to->plans[t].sent = false;
     }
 }
 
 /* ---- what trains ---- */
 
-void fr_graph_device_take_plan(struct graph_run *run)
+void fr_graph_device_send_training(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;

@@ -1,5 +1,5 @@
 /* The rows that a device keeps, by key. They are the rows in use, and a row is newer than the
- * store's after a step has changed it. fr_graph_settle copies the newer rows back before the
+ * store's after a step has changed it. fr_graph_fetch copies the newer rows back before the
  * store's rows are read.
  *
  * A row that the device lacks is copied from the store before its batch, with the batch's arena. A
@@ -207,8 +207,8 @@ static enum fr_status bring_back(struct graph_device *device, uint32_t t)
 }
 
 /* A number that no row had yet, for a key of the arrival; false: there is no room for one more. */
-static bool take_new(struct graph_device *device, const struct arrival *arrival, struct row_cache *cache, uint64_t key,
-                     uint32_t *number)
+static bool new_number(struct graph_device *device, const struct arrival *arrival, struct row_cache *cache,
+                       uint64_t key, uint32_t *number)
 {
     if (cache->n == cache->capacity && !add_chunk(device, cache))
         return false;
@@ -217,7 +217,7 @@ static bool take_new(struct graph_device *device, const struct arrival *arrival,
     return true;
 }
 
-static void take_over(const struct arrival *arrival, struct row_cache *cache, uint32_t victim, uint64_t key)
+static void replace_row(const struct arrival *arrival, struct row_cache *cache, uint32_t victim, uint64_t key)
 {
     fr_graph_device_erase_row(cache, cache->keys[victim]);
     fr_graph_device_insert_row(cache, key, victim, arrival->turn);
@@ -227,7 +227,7 @@ static void take_over(const struct arrival *arrival, struct row_cache *cache, ui
 static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_t key, uint32_t *number)
 {
     struct row_cache *cache = &device->tables[t];
-    if (take_new(device, device->now, cache, key, number))
+    if (new_number(device, device->now, cache, key, number))
         return FR_OK;
     uint32_t victim = next_victim(device, cache);
     if (victim == FR_NO_ROW) {
@@ -250,7 +250,7 @@ static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_
         if (status != FR_OK)
             return status;
     }
-    take_over(device->now, cache, victim, key);
+    replace_row(device->now, cache, victim, key);
     *number = victim;
     return FR_OK;
 }
@@ -280,7 +280,7 @@ static void put_addresses(struct graph_device *device, struct arrival *arrival, 
     plan->sent = true;
 }
 
-static enum fr_status take_moves(struct graph_device *device, uint32_t t)
+static enum fr_status send_moves(struct graph_device *device, uint32_t t)
 {
     struct arriving host;
     struct arriving_counts counts = {0};
@@ -296,7 +296,7 @@ static enum fr_status take_moves(struct graph_device *device, uint32_t t)
 }
 
 /* One of those that want more than their number. */
-static enum fr_status take_key(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, uint32_t u)
+static enum fr_status place_key(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, uint32_t u)
 {
     struct row_cache *cache = &device->tables[t];
     struct device_plan *plan = &device->now->plans[t];
@@ -315,7 +315,7 @@ static enum fr_status take_key(struct graph_device *device, uint32_t t, const st
     return FR_OK;
 }
 
-static enum fr_status take_table(struct graph_run *run, uint32_t t)
+static enum fr_status place_table(struct graph_run *run, uint32_t t)
 {
     struct graph_device *device = run->graph->device;
     const struct row_cache *cache = &device->tables[t];
@@ -328,9 +328,9 @@ static enum fr_status take_table(struct graph_run *run, uint32_t t)
         if (plan->numbers[listed->of[i]] != FR_NO_ROW && fr_graph_device_is_made(rows, listed->of[i]))
             cache->dirty[plan->numbers[listed->of[i]]] = false;
     for (uint32_t i = 0; i < listed->n && status == FR_OK; i++)
-        status = take_key(device, t, rows, listed->of[i]);
+        status = place_key(device, t, rows, listed->of[i]);
     if (status == FR_OK)
-        status = take_moves(device, t);
+        status = send_moves(device, t);
     if (status == FR_OK && !plan->sent)
         put_addresses(device, device->now, t, rows->n_unique);
     return status == FR_OK ? device->status : status;
@@ -352,7 +352,7 @@ static void open_table(const struct fr_graph *graph, uint32_t t)
         cache->parts = fr_graph_device_row_parts(graph, t);
 }
 
-enum fr_status fr_graph_device_take_rows(struct graph_run *run)
+enum fr_status fr_graph_device_send_rows(struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
@@ -360,7 +360,7 @@ enum fr_status fr_graph_device_take_rows(struct graph_run *run)
     for (uint32_t t = 0; t < graph->conf->n_tables && status == FR_OK; t++) {
         if (device->tables[t].floats == 0)
             open_table(graph, t);
-        status = device->status == FR_OK ? take_table(run, t) : device->status;
+        status = device->status == FR_OK ? place_table(run, t) : device->status;
     }
     if (status == FR_OK)
         start_arriving(device, graph->conf->n_tables);
@@ -370,14 +370,14 @@ enum fr_status fr_graph_device_take_rows(struct graph_run *run)
 /* ---- the batch after it ---- */
 
 /* Without asking for a row that is newer than the store's. */
-static bool take_room_ahead(struct graph_device *device, struct row_cache *cache, uint64_t key, uint32_t *number)
+static bool make_room_ahead(struct graph_device *device, struct row_cache *cache, uint64_t key, uint32_t *number)
 {
-    if (take_new(device, device->next, cache, key, number))
+    if (new_number(device, device->next, cache, key, number))
         return true;
     uint32_t victim = next_victim(device, cache);
     if (victim == FR_NO_ROW || cache->dirty[victim])
         return false;
-    take_over(device->next, cache, victim, key);
+    replace_row(device->next, cache, victim, key);
     *number = victim;
     return true;
 }
@@ -400,7 +400,7 @@ static bool bring_row(struct graph_device *device, uint32_t t, const struct fr_t
     struct row_cache *cache = &device->tables[t];
     struct device_plan *plan = &device->next->plans[t];
     uint32_t number;
-    if (!take_room_ahead(device, cache, rows->keys[u], &number))
+    if (!make_room_ahead(device, cache, rows->keys[u], &number))
         return false;
     fr_graph_device_find_row(cache, rows->keys[u])->first = fr_graph_device_is_made(rows, u);
     add_arriving(device, t, host, move_to(cache, number, rows, u));
@@ -453,7 +453,7 @@ void fr_graph_bring(struct fr_graph *graph, const struct fr_batch *batch, const 
     struct arrival *next = device->next;
     next->arena.optional = true;
     fr_graph_device_begin_arena(device, &next->arena);
-    fr_graph_device_take_batch(graph, next, batch, rows);
+    fr_graph_device_send_batch(graph, next, batch, rows);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         bring_table(device, t, &rows->tables[t], &bytes);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
@@ -476,7 +476,7 @@ void fr_graph_device_trained_rows(const struct graph_run *run)
     fr_graph_device_mark_rows(run->graph, run->graph->device->now, run->rows);
 }
 
-enum fr_status fr_graph_device_settle_rows(struct graph_device *device, uint32_t n_tables)
+enum fr_status fr_graph_device_bring_back_rows(struct graph_device *device, uint32_t n_tables)
 {
     enum fr_status status = FR_OK;
     fr_graph_device_begin_arena(device, &device->now->arena);

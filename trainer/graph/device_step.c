@@ -78,7 +78,7 @@ static enum fr_status ask(struct graph_device *device)
     return fr_graph_device_wait(device);
 }
 
-static void look(struct graph_device *device, enum fr_device_word word, uint32_t m, uint32_t n, struct fr_view x)
+static void measure(struct graph_device *device, enum fr_device_word word, uint32_t m, uint32_t n, struct fr_view x)
 {
     if (m > 0 && n > 0)
         device->ops->max_bits(device->queue, fr_graph_device_bits(device, word), m, n, x);
@@ -111,7 +111,7 @@ static void begin_arrival(struct graph_run *run)
     if (there)
         return;
     fr_graph_device_begin_arena(device, &device->now->arena);
-    fr_graph_device_take_batch(run->graph, device->now, run->batch, run->rows);
+    fr_graph_device_send_batch(run->graph, device->now, run->batch, run->rows);
 }
 
 void fr_graph_device_forward(struct graph_run *run)
@@ -122,9 +122,9 @@ void fr_graph_device_forward(struct graph_run *run)
         (void)fr_graph_device_wait(device);
     begin_arrival(run);
     fr_graph_prepare(run);
-    if (device->status != FR_OK || fr_graph_device_take_rows(run) != FR_OK)
+    if (device->status != FR_OK || fr_graph_device_send_rows(run) != FR_OK)
         return;
-    fr_graph_device_take_steps(run);
+    fr_graph_device_send_steps(run);
     if (device->status != FR_OK || !lay_out_answer(graph, run->batch->n_groups))
         return;
     run->at_batch = &device->now->batch;
@@ -317,7 +317,7 @@ static void sum_dice(const struct graph_run *run, const struct node *node, doubl
     uint32_t *counts = fr_alloc(rows ? rows : 1, sizeof(*counts));
     struct fr_view x = fr_node_values(graph->variant, fr_argument(graph, node, 0), 0);
     (void)count_rows(run, node, counts, &most);
-    look(device, FR_DEVICE_SQUARED, rows, n, x);
+    measure(device, FR_DEVICE_SQUARED, rows, n, x);
     for (uint32_t bit = 0; bit < DICE_BITS && most >> bit > 0; bit++) {
         void *use;
         const uint8_t *there = fr_graph_device_room(device, rows, &use);
@@ -387,8 +387,8 @@ static void start_checks(struct graph_run *run, bool fit)
     fr_graph_forward_training(run);
     fr_graph_losses(run);
     for (uint32_t k = 0; k < graph->n_outputs; k++)
-        look(device, FR_DEVICE_OUTPUTS, 1, graph->n_samples,
-             (struct fr_view){graph->outputs[k].gradient, graph->n_samples});
+        measure(device, FR_DEVICE_OUTPUTS, 1, graph->n_samples,
+                (struct fr_view){graph->outputs[k].gradient, graph->n_samples});
     judge(device, FR_DEVICE_OUTPUTS, fr_f32_bits(FR_GRADIENT_MAX), FR_REFUSED_LOSS);
     fr_graph_backward(run);
     judge(device, FR_DEVICE_PARAMETERS, fr_f32_bits(FR_GRADIENT_MAX), FR_REFUSED_GRADIENT);
@@ -423,7 +423,7 @@ static enum fr_status make_sure(const struct graph_run *run, uint32_t *refused)
     return fr_graph_device_wait(device);
 }
 
-static void take_sums(struct fr_graph *graph)
+static void read_sums(struct fr_graph *graph)
 {
     const struct graph_device *device = graph->device;
     const struct fr_conf *conf = graph->conf;
@@ -440,7 +440,7 @@ static void take_sums(struct fr_graph *graph)
 }
 
 /* The step took effect: what the host keeps of it. */
-static enum fr_status take_over(struct graph_run *run)
+static enum fr_status commit_step(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
     bool follows = false;
@@ -471,7 +471,7 @@ static enum fr_status conclude(struct graph_run *run, double *loss)
     struct graph_device *device = graph->device;
     enum fr_status status = FR_OK;
     uint32_t refused = answered(device, FR_DEVICE_REFUSED);
-    take_sums(graph);
+    read_sums(graph);
     *loss = fr_graph_mean_loss(graph);
     if (refused == FR_REFUSED_UNSURE)
         status = make_sure(run, &refused);
@@ -481,7 +481,7 @@ static enum fr_status conclude(struct graph_run *run, double *loss)
         memcpy(graph->parameter_states, device->states_before, graph->n_parameters * sizeof(*graph->parameter_states));
         return FR_E_NONFINITE;
     }
-    return take_over(run);
+    return commit_step(run);
 }
 
 void fr_graph_device_begin(struct graph_run *run)
@@ -494,8 +494,8 @@ void fr_graph_device_begin(struct graph_run *run)
     run->at_batch = &device->now->batch;
     run->at_rows = &device->now->rows;
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        look(device, FR_DEVICE_LOGITS, 1, graph->n_samples,
-             (struct fr_view){graph->tasks[t].at_logits, graph->n_samples});
+        measure(device, FR_DEVICE_LOGITS, 1, graph->n_samples,
+                (struct fr_view){graph->tasks[t].at_logits, graph->n_samples});
     judge(device, FR_DEVICE_LOGITS, fr_f32_bits(INFINITY) - 1, FR_REFUSED_LOGIT);
     fr_graph_mark_trained(run);
     if (!fr_graph_count_unmasked(run))
@@ -503,7 +503,7 @@ void fr_graph_device_begin(struct graph_run *run)
     fr_graph_fill_sets(run);
     device->states_before = fr_realloc(device->states_before, graph->n_parameters, sizeof(*device->states_before));
     memcpy(device->states_before, graph->parameter_states, graph->n_parameters * sizeof(*device->states_before));
-    fr_graph_device_take_plan(run);
+    fr_graph_device_send_training(run);
     bool fit = fr_graph_stage_standards(run);
     fr_graph_device_begin_piece(device);
     start_checks(run, fit);

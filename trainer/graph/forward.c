@@ -299,10 +299,10 @@ static void forward_level(const struct graph_run *run, const struct chunk *c)
             fr_graph_forward_sums(graph, sums, c);
         if (sums)
             continue;
-        fr_graph_device_turn_to(graph, &v->nodes[n]);
+        fr_graph_device_enter_node(graph, &v->nodes[n]);
         fr_graph_forward_node(run, &v->nodes[n], c);
     }
-    fr_graph_device_turn_to(graph, NULL);
+    fr_graph_device_enter_node(graph, NULL);
 }
 
 static void forward_groups(void *context, size_t index, size_t worker)

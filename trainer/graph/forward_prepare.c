@@ -54,7 +54,7 @@ static struct variant *compile_another(struct fr_graph *graph, const uint64_t *s
     }
     graph->variants[at] = fr_graph_compile(graph, shared);
     if (!graph->scoring_only)
-        fr_graph_settle_sets(graph, graph->variants[at]);
+        fr_graph_find_loss_sets(graph, graph->variants[at]);
     return graph->variants[at];
 }
 

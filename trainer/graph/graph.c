@@ -132,7 +132,7 @@ static uint32_t set_of(struct fr_graph *graph, uint32_t losses)
 /* An occurrence of a key counts once for every sample that is trained through any of its readers; a
  * masked step of a sequence, which contributes through poolings alone, for those trained through
  * any pooling. */
-static void settle_sources(struct fr_graph *graph, const struct variant *v, const struct table_sources *table)
+static void find_source_sets(struct fr_graph *graph, const struct variant *v, const struct table_sources *table)
 {
     for (uint32_t i = 0; i < table->n_sources; i++) {
         const struct node *node = &v->nodes[table->source_node[i]];
@@ -147,13 +147,13 @@ static void settle_sources(struct fr_graph *graph, const struct variant *v, cons
     }
 }
 
-void fr_graph_settle_sets(struct fr_graph *graph, struct variant *v)
+void fr_graph_find_loss_sets(struct fr_graph *graph, struct variant *v)
 {
     for (uint32_t n = 0; n < v->n_nodes; n++)
         if (v->nodes[n].reached)
             v->nodes[n].set = set_of(graph, v->nodes[n].losses);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
-        settle_sources(graph, v, &v->tables[t]);
+        find_source_sets(graph, v, &v->tables[t]);
 }
 
 /* What reaches a parameter: the same in every variant. */
@@ -224,7 +224,7 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
             graph->views_max = graph->variant->nodes[n].n_arguments;
     graph->views = fr_alloc((size_t)graph->workers * 2 * graph->views_max, sizeof(*graph->views));
     if (!graph->scoring_only) {
-        fr_graph_settle_sets(graph, graph->variant);
+        fr_graph_find_loss_sets(graph, graph->variant);
         mark_parameters(graph, graph->variant);
         fr_graph_make_states(graph);
         if (graph->device)

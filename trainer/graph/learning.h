@@ -28,7 +28,7 @@ bool fr_graph_follows_prior(const struct fr_graph *graph, uint32_t task);
 void fr_graph_put_priors(const struct fr_graph *graph, struct fr_buffer *out);
 /* Parses the priors. With `write` it also applies them; the caller must have called it without
  * `write` before. FR_E_CORRUPT. */
-enum fr_status fr_graph_take_priors(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;
+enum fr_status fr_graph_parse_priors(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;
 
 /* The given biases are not derived from the first labels. */
 void fr_graph_adopt_priors(struct fr_graph *graph, const bool *given);
@@ -74,6 +74,6 @@ enum fr_status fr_graph_adopt_statistics(struct fr_graph *graph, const bool *giv
 void fr_graph_put_statistics(const struct fr_graph *graph, struct fr_buffer *out);
 /* Parses the statistics. With `write` it also applies them; the caller must have called it without
  * `write` before. FR_E_CORRUPT, FR_E_MISMATCH. */
-enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;
+enum fr_status fr_graph_parse_statistics(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;
 
 #endif

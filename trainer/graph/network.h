@@ -198,7 +198,7 @@ struct node {
     uint32_t buffer, column;
     bool trainable; /* something the node depends on can be trained */
     bool reached;   /* the node is trainable and the gradient of a loss reaches it */
-    /* its gradient arrives with the derivative of its relu already applied (settle_gates) */
+    /* its gradient arrives with the derivative of its relu already applied (find_gated) */
     bool gated;
     uint32_t losses; /* bit set of the losses whose gradient reaches the node */
     /* reached leaves with rows, and dice: the loss set of these losses */
@@ -513,7 +513,7 @@ double fr_graph_mean_loss(const struct fr_graph *graph);
 struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *shared);
 /* Assigns the numbers of loss sets to a variant's nodes and adds new sets. Not called if
  * scoring_only. */
-void fr_graph_settle_sets(struct fr_graph *graph, struct variant *v);
+void fr_graph_find_loss_sets(struct fr_graph *graph, struct variant *v);
 void fr_graph_free_variant(const struct fr_graph *graph, struct variant *variant);
 /* pooled_sums.c: finds the row_sums of a compiled variant. */
 void fr_graph_find_sums(const struct fr_graph *graph, struct variant *v);

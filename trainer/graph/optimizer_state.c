@@ -154,7 +154,7 @@ static void put_parameter(const struct fr_graph *graph, size_t p, struct fr_buff
         fr_buffer_append(out, state->state1, n * sizeof(float));
 }
 
-static enum fr_status take_average(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
+static enum fr_status parse_average(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
 {
     struct parameter_state *state = &graph->parameter_states[p];
     size_t size = graph->parameters[p].n_values * sizeof(float);
@@ -178,7 +178,7 @@ static bool is_continued(uint32_t before, uint32_t now)
                              fr_optimizer_same_state((enum fr_optimizer_kind)before, (enum fr_optimizer_kind)now));
 }
 
-static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
+static enum fr_status parse_parameter(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
 {
     struct parameter_state *state = &graph->parameter_states[p];
     uint32_t want = states_of(graph, p), kind = state->conf ? (uint32_t)state->conf->kind : UINT32_MAX;
@@ -191,7 +191,7 @@ static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr
     if (n != graph->parameters[p].n_values || !is_continued(have_kind, kind) || have != want ||
         averages != (state->average != NULL))
         return FR_E_MISMATCH;
-    if (averages && take_average(graph, p, r, write) != FR_OK)
+    if (averages && parse_average(graph, p, r, write) != FR_OK)
         return FR_E_CORRUPT;
     if (write)
         state->samples = samples;
@@ -217,7 +217,7 @@ void fr_graph_save_shared(const struct fr_graph *graph, struct fr_buffer *out)
     fr_graph_put_priors(graph, out);
 }
 
-static enum fr_status take_shared(struct fr_graph *graph, struct fr_reader *r, bool write)
+static enum fr_status parse_shared(struct fr_graph *graph, struct fr_reader *r, bool write)
 {
     uint32_t version = fr_take_u32(r);
     uint64_t n_parameters = fr_take_u64(r), steps = fr_take_u64(r), samples = fr_take_u64(r);
@@ -225,9 +225,9 @@ static enum fr_status take_shared(struct fr_graph *graph, struct fr_reader *r, b
         return FR_E_CORRUPT;
     if (version != STATE_VERSION || n_parameters != graph->n_parameters)
         return FR_E_MISMATCH;
-    enum fr_status status = fr_graph_take_statistics(graph, r, write);
+    enum fr_status status = fr_graph_parse_statistics(graph, r, write);
     if (status == FR_OK)
-        status = fr_graph_take_priors(graph, r, write);
+        status = fr_graph_parse_priors(graph, r, write);
     if (status == FR_OK && write) {
         graph->steps = steps;
         graph->trained_samples = samples;
@@ -238,10 +238,10 @@ static enum fr_status take_shared(struct fr_graph *graph, struct fr_reader *r, b
 enum fr_status fr_graph_restore_shared(struct fr_graph *graph, const uint8_t *bytes, size_t size)
 {
     struct fr_reader check = {.at = bytes, .end = bytes + size}, take = check;
-    enum fr_status status = take_shared(graph, &check, false);
+    enum fr_status status = parse_shared(graph, &check, false);
     if (status == FR_OK && check.at != check.end)
         status = FR_E_CORRUPT;
-    return status == FR_OK ? take_shared(graph, &take, true) : status;
+    return status == FR_OK ? parse_shared(graph, &take, true) : status;
 }
 
 void fr_graph_save_parameter(const struct fr_graph *graph, size_t parameter, struct fr_buffer *out)
@@ -252,10 +252,10 @@ void fr_graph_save_parameter(const struct fr_graph *graph, size_t parameter, str
 enum fr_status fr_graph_restore_parameter(struct fr_graph *graph, size_t parameter, const uint8_t *bytes, size_t size)
 {
     struct fr_reader check = {.at = bytes, .end = bytes + size}, take = check;
-    enum fr_status status = take_parameter(graph, parameter, &check, false);
+    enum fr_status status = parse_parameter(graph, parameter, &check, false);
     if (status == FR_OK && check.at != check.end)
         status = FR_E_CORRUPT;
-    return status == FR_OK ? take_parameter(graph, parameter, &take, true) : status;
+    return status == FR_OK ? parse_parameter(graph, parameter, &take, true) : status;
 }
 
 const uint8_t *fr_graph_trained_values(const uint8_t *bytes, size_t size, uint64_t n)

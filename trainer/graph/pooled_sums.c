@@ -98,7 +98,7 @@ void fr_graph_free_sums(struct variant *v)
 
 /* ---- of a batch ---- */
 
-static bool take_slots(const struct graph_run *run, struct row_sums *sums)
+static bool fill_slots(const struct graph_run *run, struct row_sums *sums)
 {
     const struct fr_graph *graph = run->graph;
     const struct node *add = &graph->variant->nodes[sums->add];
@@ -124,7 +124,7 @@ void fr_graph_begin_sums(const struct graph_run *run)
     uint32_t chunks = fr_level_chunks(graph, LEVEL_SAMPLE);
     for (uint32_t i = 0; i < graph->variant->n_sums; i++) {
         struct row_sums *sums = &graph->variant->sums[i];
-        sums->active = take_slots(run, sums);
+        sums->active = fill_slots(run, sums);
         if (chunks > sums->n_bits) {
             sums->n_bits = chunks;
             sums->bits = fr_realloc(sums->bits, chunks, sizeof(*sums->bits));

@@ -113,7 +113,7 @@ void fr_graph_put_priors(const struct fr_graph *graph, struct fr_buffer *out)
     }
 }
 
-enum fr_status fr_graph_take_priors(struct fr_graph *graph, struct fr_reader *r, bool write)
+enum fr_status fr_graph_parse_priors(struct fr_graph *graph, struct fr_reader *r, bool write)
 {
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
         struct prior prior = graph->tasks[t].prior;

@@ -473,7 +473,7 @@ void fr_graph_put_statistics(const struct fr_graph *graph, struct fr_buffer *out
         put_moments(out, all->dices[i].n, all->dices[i].weight, all->dices[i].moments);
 }
 
-static enum fr_status take_moments(struct fr_reader *r, uint32_t n, double *weight, double *moments, bool write)
+static enum fr_status parse_moments(struct fr_reader *r, uint32_t n, double *weight, double *moments, bool write)
 {
     uint32_t have = fr_take_u32(r);
     if (!r->failed && have != n)
@@ -489,7 +489,7 @@ static enum fr_status take_moments(struct fr_reader *r, uint32_t n, double *weig
     return FR_OK;
 }
 
-enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader *r, bool write)
+enum fr_status fr_graph_parse_statistics(struct fr_graph *graph, struct fr_reader *r, bool write)
 {
     struct statistics *all = graph->statistics;
     uint32_t n = fr_take_u32(r);
@@ -499,7 +499,7 @@ enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader
         return FR_E_MISMATCH;
     enum fr_status status = FR_OK;
     for (uint32_t i = 0; i < n && status == FR_OK; i++)
-        status = take_moments(r, all->standards[i].dim, &all->standards[i].count, all->standards[i].moments, write);
+        status = parse_moments(r, all->standards[i].dim, &all->standards[i].count, all->standards[i].moments, write);
     if (status != FR_OK)
         return status;
     n = fr_take_u32(r);
@@ -508,6 +508,6 @@ enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader
     if (n != (all ? all->n_dices : 0))
         return FR_E_MISMATCH;
     for (uint32_t i = 0; i < n && status == FR_OK; i++)
-        status = take_moments(r, all->dices[i].n, &all->dices[i].weight, all->dices[i].moments, write);
+        status = parse_moments(r, all->dices[i].n, &all->dices[i].weight, all->dices[i].moments, write);
     return status;
 }

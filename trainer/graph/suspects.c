@@ -66,7 +66,7 @@ static double largest(const struct search *s, uint32_t m, uint32_t n, struct fr_
 
 /* ---- before backward ---- */
 
-static void look_at_logits(const struct search *s)
+static void check_logits(const struct search *s)
 {
     for (uint32_t t = 0; t < s->graph->conf->n_tasks; t++)
         for (uint32_t i = 0; i < s->graph->n_samples; i++)
@@ -74,7 +74,7 @@ static void look_at_logits(const struct search *s)
                 suspect(&s->samples[i], FR_SUSPECT_LOGIT, t);
 }
 
-static void look_at_output_gradients(const struct search *s)
+static void check_output_gradients(const struct search *s)
 {
     for (uint32_t k = 0; k < s->graph->n_outputs; k++)
         for (uint32_t i = 0; i < s->graph->n_samples; i++)
@@ -133,7 +133,7 @@ static double largest_coefficient(const struct search *s, const struct node *nod
     return found;
 }
 
-static void look_at_rows(const struct search *s, const struct node *node, const struct own *own, double gradient)
+static void check_rows(const struct search *s, const struct node *node, const struct own *own, double gradient)
 {
     uint32_t t = (uint32_t)s->graph->conf->slots[node->slot].table;
     uint64_t readers = s->graph->variant->tables[t].source_begin[s->graph->tables[t].n_groups];
@@ -142,7 +142,7 @@ static void look_at_rows(const struct search *s, const struct node *node, const 
         suspect(own->entry, FR_SUSPECT_ROW, (uint32_t)node->slot);
 }
 
-static void look_at_own(const struct search *s, const struct node *node, const struct own *own)
+static void check_own(const struct search *s, const struct node *node, const struct own *own)
 {
     const struct variant *v = s->graph->variant;
     bool leaf = node->kind == NODE_POOLED || node->kind == NODE_SEQUENCE;
@@ -157,10 +157,10 @@ static void look_at_own(const struct search *s, const struct node *node, const s
     if (reads_parameters(node) && over(given_to_parameters(s, node, own), bound(s, v->spaces[node->space].rows)))
         suspect(own->entry, FR_SUSPECT_GRADIENT, slot);
     if (leaf)
-        look_at_rows(s, node, own, gradient);
+        check_rows(s, node, own, gradient);
 }
 
-static void look_at_squares(const struct search *s, const struct node *node, const struct own *own)
+static void check_squares(const struct search *s, const struct node *node, const struct own *own)
 {
     double x = 0.0;
     if (node->mean == FR_NO_INDEX)
@@ -177,7 +177,7 @@ static void look_at_squares(const struct search *s, const struct node *node, con
         suspect(own->entry, FR_SUSPECT_VALUE, node->kind == NODE_DENSE ? (uint32_t)node->slot : FR_SUSPECT_NOWHERE);
 }
 
-static void look_at_node(const struct search *s, const struct node *node)
+static void check_node(const struct search *s, const struct node *node)
 {
     const struct space *space = &s->graph->variant->spaces[node->space];
     uint32_t n = fr_level_entries(s->graph, space->level);
@@ -190,9 +190,9 @@ static void look_at_node(const struct search *s, const struct node *node)
         if (own.count == 0 || own.entry->why != FR_SUSPECT_NONE)
             continue;
         if (s->look == LOOK_SQUARES)
-            look_at_squares(s, node, &own);
+            check_squares(s, node, &own);
         else
-            look_at_own(s, node, &own);
+            check_own(s, node, &own);
     }
 }
 
@@ -217,17 +217,17 @@ static uint32_t find_suspects(const struct fr_graph *graph, const struct fr_batc
 {
     struct search s = {.graph = graph, .batch = batch, .rows = rows, .samples = suspects};
     memset(suspects, 0, batch->n_samples * sizeof(*suspects));
-    look_at_logits(&s);
+    check_logits(&s);
     if (count(&s) > 0)
         return count(&s); /* there were no gradients yet */
-    look_at_output_gradients(&s);
+    check_output_gradients(&s);
     if (count(&s) > 0)
         return count(&s);
     s.groups = fr_alloc(graph->n_groups ? graph->n_groups : 1, sizeof(*s.groups));
     for (; s.look < LOOKS && count(&s) == 0; s.look++) {
         for (uint32_t n = 0; n < graph->variant->n_nodes; n++)
             if (graph->variant->nodes[n].width > 0)
-                look_at_node(&s, &graph->variant->nodes[n]);
+                check_node(&s, &graph->variant->nodes[n]);
         pass_on_to_samples(&s);
     }
     free(s.groups);
@@ -253,7 +253,7 @@ uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *
 
 /* ---- in words ---- */
 
-static void say(const struct fr_graph *graph, struct fr_suspect found, char *text, size_t size)
+static void describe(const struct fr_graph *graph, struct fr_suspect found, char *text, size_t size)
 {
     const struct fr_conf *conf = graph->conf;
     const char *slot = "";
@@ -311,7 +311,7 @@ void fr_graph_suspect_text(const struct fr_graph *graph, const struct fr_batch *
 {
     char why[160];
     double x = 0.0;
-    say(graph, found, why, sizeof(why));
+    describe(graph, found, why, sizeof(why));
     const char *name = largest_input(graph, batch, sample, &x);
     if (name)
         snprintf(text, size, "%s; largest number of its slots: %s %.9g", why, name, x);

@@ -191,7 +191,7 @@ static void awake_own(struct zeros *z, const struct node *node)
     }
 }
 
-static void look(struct zeros *z)
+static void find_zeros(struct zeros *z)
 {
     const struct variant *v = z->v;
     for (uint32_t n = 0; n < v->n_nodes; n++)
@@ -293,7 +293,7 @@ uint32_t fr_graph_find_stuck(const struct fr_graph *graph, struct fr_graph_stuck
     begin(&z);
     while (z.changed) { /* ends: each round but the last makes one of them not zero */
         z.changed = false;
-        look(&z);
+        find_zeros(&z);
     }
     uint32_t n = 0;
     for (uint32_t i = 0; i < v->n_nodes && n < capacity; i++) {

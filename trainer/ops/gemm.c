@@ -73,7 +73,7 @@ size_t fr_gemm_packed_floats(uint32_t rows, uint32_t columns)
 #define FR_INLINE static inline __attribute__((always_inline))
 
 /* Rows [begin, end) of one panel whose `n` columns are rows of `in`; the rest becomes zeros. */
-static void turn_any(const float *in, size_t ld, size_t n, size_t begin, size_t end, float *panel)
+static void transpose_any(const float *in, size_t ld, size_t n, size_t begin, size_t end, float *panel)
 {
     for (size_t j = 0; j < n; j++)
         for (size_t k = begin; k < end; k++)
@@ -112,14 +112,14 @@ static void copy_panel(const float *in, size_t ld, size_t n, size_t begin, size_
 }
 
 static void pack(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end,
-                 void (*turn)(const float *, size_t, size_t, size_t, size_t, float *))
+                 void (*transpose)(const float *, size_t, size_t, size_t, size_t, float *))
 {
     FR_CHECK(row_end <= right->rows);
     for (uint32_t first = 0; first < right->columns; first += FR_PANEL) {
         float *panel = right->packed + (size_t)first * right->rows;
         size_t n = right->columns - first < FR_PANEL ? right->columns - first : FR_PANEL;
         if (right->transposed)
-            turn(right->values + first * right->ld, right->ld, n, row_begin, row_end, panel);
+            transpose(right->values + first * right->ld, right->ld, n, row_begin, row_end, panel);
         else
             copy_panel(right->values + first, right->ld, n, row_begin, row_end, panel);
     }
@@ -132,7 +132,7 @@ void fr_gemm_pack_avx512(const struct fr_operand *right, uint32_t row_begin, uin
 
 void fr_gemm_pack_avx2(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end)
 {
-    pack(right, row_begin, row_end, turn_any);
+    pack(right, row_begin, row_end, transpose_any);
 }
 
 struct steps {

@@ -47,7 +47,7 @@ static bool fails_at(enum fr_emulated_failure kind, uint64_t n, enum fr_status e
         assert_int_equal(status, expected);
         assert_int_equal(fr_graph_failure(twin.graph, &err), expected);
         assert_true(err.text[0] != '\0');
-        assert_int_equal(fr_graph_settle(twin.graph, &err), expected);
+        assert_int_equal(fr_graph_fetch(twin.graph, &err), expected);
         assert_true(host_hash(&twin) == before);
     }
     fr_emulate_fail(kind, 0);

@@ -390,7 +390,7 @@ static void rows_of_one_batch_that_do_not_fit_are_an_error(void **state)
     assert_int_equal(fr_graph_train(twin.graph, &twin.fx.batch, &twin.fx.rows, NULL), FR_E_NO_MEMORY);
     assert_int_equal(fr_graph_failure(twin.graph, &err), FR_E_NO_MEMORY);
     assert_non_null(strstr(err.text, "gpu_memory_limit"));
-    assert_int_equal(fr_graph_settle(twin.graph, &err), FR_E_NO_MEMORY);
+    assert_int_equal(fr_graph_fetch(twin.graph, &err), FR_E_NO_MEMORY);
     tw_close(&twin);
 }
 

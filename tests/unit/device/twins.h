@@ -50,7 +50,7 @@ static inline void tw_close(struct twin *twin)
 static inline void tw_settle(struct twin *twin)
 {
     struct fr_err err = {0};
-    if (fr_graph_settle(twin->graph, &err) != FR_OK)
+    if (fr_graph_fetch(twin->graph, &err) != FR_OK)
         fail_msg("%s", err.text);
 }
 

@@ -135,14 +135,14 @@ FR_CASE(a_batch_is_taken_back_to_the_bit)
                                 &changed);
         }
         if (round % 3 == 0) {
-            fr_sketch_take_back(&sketch, &log);
+            fr_sketch_revert(&sketch, &log);
             assert_memory_equal(before, sketch.blocks, sizeof(before));
             assert_memory_equal(bits, sketch.changed_bits, sizeof(bits));
             assert_int_equal(n_changed, sketch.n_changed);
         }
         log.n = 0;
         if (round % 7 == 0) {
-            fr_sketch_settle(&sketch);
+            fr_sketch_clear_changes(&sketch);
             assert_true(sketch.changed_bits[0] == 0 && sketch.changed_bits[1] == 0 && sketch.n_changed == 0);
         }
     }

@@ -150,7 +150,7 @@ static void feed(struct scene *scene, uint64_t end)
 static void image_of(const struct scene *scene, struct fr_buffer *out)
 {
     struct fr_err err = {0};
-    assert_int_equal(fr_graph_settle(scene->run.trainer->graph, &err), FR_OK);
+    assert_int_equal(fr_graph_fetch(scene->run.trainer->graph, &err), FR_OK);
     store_image(scene->run.trainer->store, out);
     model_image(scene->run.trainer, out);
     fr_put_f64(out, scene->run.trainer->run.last_loss);

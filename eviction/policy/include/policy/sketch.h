@@ -66,9 +66,9 @@ void fr_sketch_prefetch(const struct fr_sketch *sketch, uint64_t hash);
 uint32_t fr_sketch_add(struct fr_sketch *sketch, uint64_t hash, uint64_t n, int64_t watermark_ms,
                        struct fr_sketch_log *log, bool *changed);
 /* Undoes the additions in the log, last first, and empties the log. */
-void fr_sketch_take_back(struct fr_sketch *sketch, struct fr_sketch_log *log);
+void fr_sketch_revert(struct fr_sketch *sketch, struct fr_sketch_log *log);
 void fr_sketch_log_release(struct fr_sketch_log *log);
 /* After a cut: no block counts as changed. */
-void fr_sketch_settle(struct fr_sketch *sketch);
+void fr_sketch_clear_changes(struct fr_sketch *sketch);
 
 #endif

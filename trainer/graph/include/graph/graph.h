@@ -94,7 +94,7 @@ struct fr_parameter {
  * by a sweep that examines values. On the processor this does nothing and returns FR_OK. An
  * error is final: nothing on the device may be used, and the valid state is that of the last
  * durable epoch. */
-enum fr_status fr_graph_settle(struct fr_graph *graph, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_graph_fetch(struct fr_graph *graph, struct fr_err *err) FR_MUST_CHECK;
 /* Returns the first error of the device, which is final; FR_OK: none. */
 enum fr_status fr_graph_failure(const struct fr_graph *graph, struct fr_err *err);
 
