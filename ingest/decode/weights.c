@@ -16,7 +16,7 @@ static bool takes_mean(const struct fr_conf_ref *refs, uint32_t n, uint32_t slot
 {
     for (uint32_t r = 0; r < n; r++)
         if (refs[r].kind == FR_REF_POOLED && refs[r].index == (int32_t)slot &&
-            fr_pooling_form(refs[r].pooling) == FR_POOLED_BY_WEIGHTS)
+            fr_pooling_scaling(refs[r].pooling) == FR_POOLED_BY_WEIGHTS)
             return true;
     return false;
 }

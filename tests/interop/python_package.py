@@ -350,7 +350,9 @@ class Cases:
     def the_network_in_onnx_scores_the_same(self):
         import onnx
         import onnxruntime
-        from freshet.network import Unsupported, to_onnx
+        from freshet.network import Unsupported, _Graph, to_onnx
+        missing = [op for op in KINDS["OPERATIONS"] if not hasattr(_Graph, "op_" + op)]
+        assert not missing, f"freshet/network.py has no op_{missing[0]}"
         done = subprocess.run([sys.executable, "-m", "freshet", "to-onnx", "--dump", self.dump, "--model", self.path / "state/model.json", "--out", self.path / "net.onnx"],
                               env={**os.environ, "PYTHONPATH": str(self.path / "site")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 0 and "input mean(tags.v) ['N', 4]" in done.stdout, done

@@ -90,26 +90,44 @@ static void multiply_bf16(const struct fr_multiply *product)
     multiply(product, element_bf16);
 }
 
+/* Column i of entry s; *chosen: the id that counts alone, UINT32_MAX: none does. */
+static double pool_column(const struct fr_gather *g, size_t s, uint32_t i, const struct fr_reference_pooling *pooling,
+                          uint32_t *chosen)
+{
+    double pooled = 0.0;
+    *chosen = UINT32_MAX;
+    for (uint32_t p = g->begin[s]; p < g->begin[s + 1]; p++) {
+        const float *row = g->rows[g->unique_of[p]];
+        if (!row)
+            continue;
+        double value = (g->weights ? (double)g->weights[p] : 1.0) * pooling->scale * (double)row[g->value_offset + i];
+        if (pooling->sign == 0) {
+            pooled += value;
+        } else if (*chosen == UINT32_MAX || (double)pooling->sign * (value - pooled) > 0.0) {
+            pooled = value;
+            *chosen = p;
+        }
+    }
+    return pooled;
+}
+
 void fr_reference_gather(const struct fr_gather *g)
 {
     for (size_t s = g->entry_begin; s < g->entry_end; s++) {
-        double sum = 0.0, squares = 0.0, scale;
+        double sum = 0.0, squares = 0.0;
         for (uint32_t p = g->begin[s]; p < g->begin[s + 1]; p++) {
             double w = g->weights ? (double)g->weights[p] : 1.0;
             sum += w;
             squares += w * w;
         }
-        scale = fr_reference_pooling_scale(g->kind, sum, squares);
-        if (g->scale)
-            g->scale[s] = (float)scale;
-        for (size_t i = 0; i < g->dim; i++) {
-            double pooled = 0.0;
-            for (uint32_t p = g->begin[s]; p < g->begin[s + 1]; p++) {
-                const float *row = g->rows[g->unique_of[p]];
-                if (row)
-                    pooled += (g->weights ? (double)g->weights[p] : 1.0) * scale * (double)row[g->value_offset + i];
-            }
-            g->out.values[s * g->out.ld + i] = (float)pooled;
+        struct fr_reference_pooling pooling = fr_reference_pooling(g->kind, sum, squares);
+        if (pooling.scaled)
+            g->kept[s] = (float)pooling.scale;
+        for (uint32_t i = 0; i < g->dim; i++) {
+            uint32_t chosen;
+            g->out.values[s * g->out.ld + i] = (float)pool_column(g, s, i, &pooling, &chosen);
+            if (pooling.sign != 0)
+                g->kept[s * g->dim + i] = fr_bits_f32(chosen);
         }
     }
 }

@@ -16,20 +16,28 @@ static bool masked(const struct fr_steps *steps, size_t p)
     return steps->masked && steps->masked[p];
 }
 
-/* What a step's row counts in the pooled row of its entry. */
-static double pool_weight(const struct fr_pool_steps *c, size_t e, size_t p)
+/* Whether step p of entry e is the one that counts in column j, where one counts alone. */
+static bool is_chosen(const struct fr_pool_steps *c, size_t e, size_t p, size_t j, int sign)
+{
+    bool chosen = true;
+    for (size_t q = c->steps.begin[e]; q < c->steps.begin[e + 1]; q++) {
+        double more = (fr_at(c->in, q, j) - fr_at(c->in, p, j)) * (double)sign;
+        chosen &= masked(&c->steps, q) || q == p || (q < p ? more < 0.0 : more <= 0.0);
+    }
+    return chosen;
+}
+
+/* What column j of a step's row counts in the pooled row of its entry. */
+static double pool_weight(const struct fr_pool_steps *c, size_t e, size_t p, size_t j)
 {
     size_t end = c->steps.begin[e + 1];
     double n = (double)(end - c->steps.begin[e]);
-    switch (c->kind) {
-    case FR_POOL_LAST:
+    struct fr_reference_pooling pooling = fr_reference_pooling(c->kind, n, n);
+    if (pooling.newest)
         return p + 1 == end ? 1.0 : 0.0;
-    case FR_POOL_SUM:
-    case FR_POOL_MEAN:
-    case FR_POOL_SQRTN:
-        break;
-    }
-    return masked(&c->steps, p) ? 0.0 : fr_reference_pooling_scale(c->kind, n, n);
+    if (masked(&c->steps, p) || (pooling.sign != 0 && !is_chosen(c, e, p, j, pooling.sign)))
+        return 0.0;
+    return pooling.scale;
 }
 
 void fr_reference_pool_steps(const struct fr_pool_steps *c)
@@ -38,7 +46,7 @@ void fr_reference_pool_steps(const struct fr_pool_steps *c)
         for (size_t j = 0; j < c->width; j++) {
             double sum = 0.0;
             for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
-                double w = pool_weight(c, e, p);
+                double w = pool_weight(c, e, p, j);
                 if (w != 0.0)
                     sum += w * fr_at(c->in, p, j);
             }
@@ -51,9 +59,11 @@ void fr_reference_pool_steps_backward(const struct fr_pool_steps *c)
 {
     for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
         for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
-            double w = pool_weight(c, e, p);
-            for (size_t j = 0; j < c->width && w != 0.0; j++)
-                fr_put_sum(c->in_gradient, p, j, w * fr_at(c->out, e - c->steps.entry_begin, j));
+            for (size_t j = 0; j < c->width; j++) {
+                double w = pool_weight(c, e, p, j);
+                if (w != 0.0)
+                    fr_put_sum(c->in_gradient, p, j, w * fr_at(c->out, e - c->steps.entry_begin, j));
+            }
         }
     }
 }

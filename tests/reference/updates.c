@@ -29,8 +29,11 @@ static uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uin
             if (s->masked && s->masked[id])
                 continue;
             double coef = s->weights ? (double)s->weights[id] : 1.0;
-            if (fr_reference_pooling_is_scaled(s->pooling))
-                coef *= (double)s->scale[at.entry];
+            struct fr_reference_pooling pooling = fr_reference_pooling(s->pooling, 1.0, 1.0);
+            if (pooling.scaled)
+                coef *= (double)s->kept[at.entry];
+            if (pooling.sign != 0 && fr_f32_bits(s->kept[at.entry * u->parts[part].dim + i]) != id)
+                coef = 0.0;
             size_t row = s->by_id ? id : at.entry;
             sum += coef * (double)s->gradient.values[row * s->gradient.ld + i];
             count += counted ? 0 : s->counted[at.entry];

@@ -22,33 +22,28 @@ static inline void fr_put(struct fr_view v, size_t i, size_t j, double x)
     v.values[i * v.ld + j] = (float)x;
 }
 
-/* What a pooled sum is multiplied by; `sum` and `squares` are those of the weights. */
-static inline double fr_reference_pooling_scale(enum fr_pooling kind, double sum, double squares)
-{
-    switch (kind) {
-    case FR_POOL_SUM:
-    case FR_POOL_LAST:
-        break;
-    case FR_POOL_MEAN:
-        return sum == 0.0 ? 0.0 : 1.0 / sum;
-    case FR_POOL_SQRTN:
-        return squares == 0.0 ? 0.0 : 1.0 / sqrt(squares);
-    }
-    return 1.0;
-}
+/* A pooling, of rows whose weights add up to `sum` and their squares to `squares`. */
+struct fr_reference_pooling {
+    double scale; /* of a pooled sum */
+    bool scaled;  /* the scale is kept for the gradients of rows */
+    int sign;     /* 0: a sum; 1, -1: in each column the largest or the smallest counts alone */
+    bool newest;  /* the newest step counts alone, masked or not */
+};
 
-/* Whether an entry has a scale of its own, which the gradient of its rows is multiplied by. */
-static inline bool fr_reference_pooling_is_scaled(enum fr_pooling kind)
+static inline struct fr_reference_pooling fr_reference_pooling(enum fr_pooling kind, double sum, double squares)
 {
+    struct fr_reference_pooling plain = {.scale = 1.0};
     switch (kind) {
     case FR_POOL_SUM:
-    case FR_POOL_LAST:
         break;
+    case FR_POOL_LAST:
+        return (struct fr_reference_pooling){.scale = 1.0, .newest = true};
     case FR_POOL_MEAN:
+        return (struct fr_reference_pooling){.scale = sum == 0.0 ? 0.0 : 1.0 / sum, .scaled = true};
     case FR_POOL_SQRTN:
-        return true;
+        return (struct fr_reference_pooling){.scale = squares == 0.0 ? 0.0 : 1.0 / sqrt(squares), .scaled = true};
     }
-    return false;
+    return plain;
 }
 
 /* Adds, where the view is wanted. */

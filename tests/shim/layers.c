@@ -230,6 +230,7 @@ void fr_shim_pool_steps_backward(const struct fr_pool_steps *call)
     struct fr_pool_steps c = *call;
     uint32_t entries = c.steps.entry_end - c.steps.entry_begin, rows = c.steps.begin[c.steps.entry_end];
     fr_shim_view(&s, &c.out, entries, c.width, SHIM_READ);
+    fr_shim_view(&s, &c.in, rows, c.width, SHIM_READ);
     fr_shim_view(&s, &c.in_gradient, rows, c.width, SHIM_WRITTEN);
     steps(&s, &c.steps);
     fr_shim_enter(&s);

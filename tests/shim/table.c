@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "ops/pooling.h"
 #include "staging.h"
 
 #define OPS fr_shim_api()->ops
@@ -83,7 +84,7 @@ void fr_shim_gather(const struct fr_gather *call)
     SHIM_ARRAY(&s, c.begin, c.entry_end + 1, SHIM_READ);
     SHIM_ARRAY(&s, c.weights, last, SHIM_READ);
     SHIM_ARRAY(&s, c.unique_of, last, SHIM_READ);
-    SHIM_ARRAY(&s, c.scale, c.entry_end, SHIM_WRITTEN);
+    SHIM_ARRAY(&s, c.kept, (size_t)c.entry_end * fr_pooling_kept(c.kind, c.dim), SHIM_WRITTEN);
     fr_shim_view(&s, &c.out, c.entry_end, c.dim, SHIM_WRITTEN);
     fr_shim_enter(&s);
     OPS->gather(QUEUE, &c);
@@ -118,7 +119,8 @@ static void source_memory(struct shim_staging *s, const struct fr_row_update *u,
     }
     fr_shim_view(s, &source->gradient, source->by_id ? ids : entries, u->parts[source->part].dim, SHIM_READ);
     SHIM_ARRAY(s, source->weights, ids, SHIM_READ);
-    SHIM_ARRAY(s, source->scale, entries, SHIM_READ);
+    SHIM_ARRAY(s, source->kept, (size_t)entries * fr_pooling_kept(source->pooling, u->parts[source->part].dim),
+               SHIM_READ);
     SHIM_ARRAY(s, source->trained, entries, SHIM_READ);
     SHIM_ARRAY(s, source->counted, entries, SHIM_READ);
     SHIM_ARRAY(s, source->masked, ids, SHIM_READ);

@@ -22,20 +22,26 @@ FR_KERNEL(gather_kernel, struct fr_gather)
         struct fr_cell cell = fr_cell_of(at, c.dim);
         size_t s = c.entry_begin + cell.row;
         uint32_t begin = c.begin[s], end = c.begin[s + 1];
-        float scale = fr_pooling_scale_of(c.kind, c.weights, begin, end), sum = 0.0f;
+        float scale = fr_pooling_scale(c.kind, c.weights, begin, end), pooled = 0.0f;
+        float *chosen = fr_pooling_chooses(c.kind) ? c.kept + s * c.dim + cell.column : NULL;
         bool any = false;
+        if (chosen)
+            fr_pooling_choose_none(chosen, 1);
         for (uint32_t p = begin; p < end; p++) {
             const float *row = c.rows[c.unique_of[p]];
             if (!row)
                 continue;
             float coef = (c.weights ? c.weights[p] : 1.0f) * scale;
             float term = coef * row[c.value_offset + cell.column];
-            sum = any ? sum + term : term;
+            if (chosen)
+                fr_pooling_offer(c.kind, &pooled, chosen, &term, 1.0f, p, 1, any);
+            else
+                pooled = any ? pooled + term : term;
             any = true;
         }
-        *fr_at(c.out, s, cell.column) = sum;
-        if (c.scale && cell.column == 0)
-            c.scale[s] = scale;
+        *fr_at(c.out, s, cell.column) = pooled;
+        if (fr_pooling_keeps_scale(c.kind) && cell.column == 0)
+            c.kept[s] = scale;
     }
 }
 
@@ -108,12 +114,17 @@ FR_DEVICE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t begin
                 continue;
             float coef = source->weights ? source->weights[id] : 1.0f;
             if (fr_pooling_keeps_scale(source->pooling))
-                coef *= source->scale[at.entry];
+                coef *= source->kept[at.entry];
             float *sum = sums;
             for (uint32_t p = 0; p < source->part; p++)
                 sum += u->parts[p].dim;
-            add_columns(sum, fr_at(source->gradient, source->by_id ? id : at.entry, 0), u->parts[source->part].dim,
-                        coef, (reached & bit) != 0);
+            uint32_t dim = u->parts[source->part].dim;
+            const float *d = fr_at(source->gradient, source->by_id ? id : at.entry, 0);
+            if (fr_pooling_chooses(source->pooling))
+                fr_pooling_add_reached(sum, d, source->kept + (size_t)at.entry * dim, id, coef, dim,
+                                       (reached & bit) != 0, fr_lane(), FR_WARP);
+            else
+                add_columns(sum, d, dim, coef, (reached & bit) != 0);
             reached |= bit;
             if (!(counted & bit)) /* an occurrence is one, however many read it */
                 counts[source->part] += source->counted[at.entry];

@@ -19,27 +19,21 @@ static size_t cells(const struct fr_steps *steps, uint32_t width)
 
 /* ---- pooling ---- */
 
-FR_DEVICE uint32_t pool_begin(const struct fr_pool_steps *c, uint32_t e)
-{
-    return fr_pooling_first_step(c->kind, c->steps.begin[e], c->steps.begin[e + 1]);
-}
-
-FR_DEVICE float pool_scale(const struct fr_pool_steps *c, uint32_t e)
-{
-    return fr_pooling_scale(c->kind, (float)(c->steps.begin[e + 1] - c->steps.begin[e]));
-}
-
 FR_KERNEL(pool_steps_kernel, struct fr_pool_steps)
 {
-    bool masked = fr_pooling_takes_masked(c.kind);
     FR_EACH (at, (size_t)entries_of(&c.steps) * c.width) {
         struct fr_cell cell = fr_cell_of(at, c.width);
-        uint32_t e = c.steps.entry_begin + (uint32_t)cell.row;
-        float scale = pool_scale(&c, e), sum = 0.0f;
-        for (uint32_t p = pool_begin(&c, e); p < c.steps.begin[e + 1]; p++)
-            if (masked || !fr_is_masked(&c.steps, p))
-                sum += scale * *fr_at(c.in, p, cell.column);
-        *fr_cell_at(c.out, cell) = sum;
+        uint32_t e = c.steps.entry_begin + (uint32_t)cell.row, begin = c.steps.begin[e], end = c.steps.begin[e + 1];
+        float scale = fr_pooling_scale(c.kind, NULL, begin, end), pooled = 0.0f;
+        if (fr_pooling_chooses(c.kind)) {
+            uint32_t p = fr_pooling_chosen_step(&c, e, cell.column);
+            pooled = p < end ? *fr_at(c.in, p, cell.column) : 0.0f;
+        } else {
+            for (uint32_t p = begin; p < end; p++)
+                if (fr_pooling_takes_step(&c, p, end))
+                    pooled += scale * *fr_at(c.in, p, cell.column);
+        }
+        *fr_cell_at(c.out, cell) = pooled;
     }
 }
 
@@ -50,13 +44,18 @@ void fr_device_pool_steps(struct fr_device_queue *queue, const struct fr_pool_st
 
 FR_KERNEL(pool_steps_backward_kernel, struct fr_pool_steps)
 {
-    bool masked = fr_pooling_takes_masked(c.kind);
     FR_EACH (at, (size_t)entries_of(&c.steps) * c.width) {
         struct fr_cell cell = fr_cell_of(at, c.width);
-        uint32_t e = c.steps.entry_begin + (uint32_t)cell.row;
-        float scale = pool_scale(&c, e), g = *fr_cell_at(c.out, cell);
-        for (uint32_t p = pool_begin(&c, e); p < c.steps.begin[e + 1]; p++)
-            if (masked || !fr_is_masked(&c.steps, p))
+        uint32_t e = c.steps.entry_begin + (uint32_t)cell.row, begin = c.steps.begin[e], end = c.steps.begin[e + 1];
+        float scale = fr_pooling_scale(c.kind, NULL, begin, end), g = *fr_cell_at(c.out, cell);
+        if (fr_pooling_chooses(c.kind)) {
+            uint32_t p = fr_pooling_chosen_step(&c, e, cell.column);
+            if (p < end)
+                *fr_at(c.in_gradient, p, cell.column) += g;
+            continue;
+        }
+        for (uint32_t p = begin; p < end; p++)
+            if (fr_pooling_takes_step(&c, p, end))
                 *fr_at(c.in_gradient, p, cell.column) += scale * g;
     }
 }

@@ -129,7 +129,7 @@ static void fill_sources(const struct graph_run *run)
                 .gradient = fr_node_gradients(v, node, 0),
                 .weights = run->at_batch->columns[node->slot].weights,
                 .pooling = node->pooling,
-                .scale = node->extra,
+                .kept = node->extra,
                 .trained = groups ? trained->at_groups : trained->at_samples,
                 .counted = groups ? counted->at_groups : counted->at_samples,
                 .masked = node->kind == NODE_SEQUENCE ? v->spaces[node->space].at_masked : NULL,

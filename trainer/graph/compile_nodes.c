@@ -137,7 +137,7 @@ static uint32_t row_leaf(struct builder *b, const struct fr_conf_ref *ref, enum 
     node->trainable = true;
     if (!steps) {
         node->pooling = ref->pooling;
-        node->extra_width = fr_pooling_keeps_scale(node->pooling) ? 1 : 0;
+        node->extra_width = fr_pooling_kept(node->pooling, node->width);
     }
     return only_once(b);
 }

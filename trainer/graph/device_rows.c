@@ -30,7 +30,7 @@ enum {
     CHUNK_BYTES = 4 << 20,
     /* bytes of rows copied back at once, at least one row; more are copied in several rounds */
     STAGING_BYTES = 8 << 20,
-    AHEAD_BYTES = 64 << 20, /* of rows sent beside a step; others wait for their batch */
+    AHEAD_BYTES = 64 << 20, /* of rows sent while a step runs; others wait for their batch */
 };
 
 /* ---- memory ---- */

@@ -95,7 +95,7 @@ static void judge(struct graph_device *device, enum fr_device_word word, uint32_
 
 /* ---- forward ---- */
 
-/* The batch may have come beside the step before. */
+/* The batch may have been sent while the step before it ran. */
 static void begin_arrival(struct graph_run *run)
 {
     struct graph_device *device = run->graph->device;
@@ -150,14 +150,10 @@ static double largest_coefficient(const struct graph_run *run, const struct node
     double largest = 1.0; /* without weights no scale is larger */
     uint32_t entries = fr_batch_entries(run->batch, (uint32_t)node->slot);
     for (uint32_t e = 0; column->weights && e < entries; e++) {
-        float total = 0.0f, scale = 1.0f, weight = 0.0f;
-        for (uint32_t p = column->begin[e]; p < column->begin[e + 1]; p++) {
-            if (node->kind == NODE_POOLED && fr_pooling_keeps_scale(node->pooling))
-                total += fr_pooling_share(node->pooling, column->weights[p]);
+        uint32_t begin = column->begin[e], end = column->begin[e + 1];
+        float scale = fr_pooling_scale(node->pooling, column->weights, begin, end), weight = 0.0f;
+        for (uint32_t p = begin; p < end; p++)
             weight = fabsf(column->weights[p]) > weight ? fabsf(column->weights[p]) : weight;
-        }
-        if (node->kind == NODE_POOLED && fr_pooling_keeps_scale(node->pooling))
-            scale = total == 0.0f ? 0.0f : fr_pooling_scale(node->pooling, total);
         double bound = (double)weight * fabs((double)scale);
         if (!(bound <= largest))
             largest = bound;
@@ -543,7 +539,7 @@ static float *borrowed(struct graph_device *device, float *there, size_t n)
     return host;
 }
 
-/* Pointers of the device are kept behind those of the copies. */
+/* The device's pointer, while `slot` has that of the copy. */
 struct loan {
     float **slot;
     float *device;

@@ -38,7 +38,7 @@ static void forward_pooled(const struct graph_run *run, const struct node *node,
         .entry_begin = c->first,
         .entry_end = c->first + c->entries,
         .kind = node->pooling,
-        .scale = node->extra,
+        .kept = node->extra,
         .out = fr_node_values(graph->variant, node, 0),
     };
     FR_RUN(graph, gather, &gather);

@@ -219,8 +219,8 @@ struct node {
     /* linear, bias: bias; activate: alpha; layer_norm: scale, bias; gru: recurrent kernel,
      * recurrent bias; attention_dense: kernel, bias if there is one */
     struct partial partials[FR_NODE_PARAMETERS];
-    /* [capacity, extra_width] values that the backward pass needs from the forward pass: scale of
-     * pooled, moments of layer_norm, weights of mixture, gates of gru */
+    /* [capacity, extra_width] values that the backward pass needs from the forward pass: what
+     * pooled keeps (ops/pooling.h), moments of layer_norm, weights of mixture, gates of gru */
     float *extra;
     uint32_t extra_width;
 };

@@ -175,7 +175,7 @@ static void pace_average(const struct fr_graph *graph, struct parameter_state *s
     uint64_t all = state->averaged + state->waiting;
     double share =
         (1.0 - fr_power_of_ratio(0.5, state->waiting, half_life)) / (1.0 - fr_power_of_ratio(0.5, all, half_life));
-    /* not a number: a half-life beyond what double tells from no time at all */
+    /* not a number: a half-life so long that 1 - 0.5^(n / half_life) is 0 in double */
     if (!(share >= FR_AVERAGE_SHARE_MIN))
         return;
     state->share = (float)share;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/pooling.h"
 #include "passes.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -24,10 +25,9 @@
 static bool may_be_summed(const struct variant *v, const struct argument *argument)
 {
     const struct node *leaf = &v->nodes[argument->node];
-    return leaf->kind == NODE_POOLED && leaf->space == SPACE_SAMPLES &&
-           fr_pooling_form(leaf->pooling) == FR_POOLED_SUM && leaf->parent == FR_NO_INDEX && leaf->extra_width == 0 &&
-           leaf->width <= FR_SUM_DIM_MAX && leaf->reached && leaf->sums == FR_NO_INDEX && !argument->stop &&
-           !argument->skip_gradient;
+    return leaf->kind == NODE_POOLED && leaf->space == SPACE_SAMPLES && fr_pooling_is_sum(leaf->pooling) &&
+           leaf->parent == FR_NO_INDEX && leaf->width <= FR_SUM_DIM_MAX && leaf->reached && leaf->sums == FR_NO_INDEX &&
+           !argument->stop && !argument->skip_gradient;
 }
 
 static bool reads_the_same(const struct node *a, const struct node *b)

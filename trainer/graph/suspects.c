@@ -1,5 +1,5 @@
-/* Which samples made fr_graph_train refuse a batch: what the refused pass left behind is looked at
- * sample by sample.
+/* Which samples made fr_graph_train refuse a batch: what the refused pass left is examined sample
+ * by sample.
  *
  * Three examinations, each made only if the previous one found no suspect, so that as few samples
  * as possible are left out: numbers that are not finite, or over the bound alone (logits first,
@@ -125,7 +125,7 @@ static double largest_coefficient(const struct search *s, const struct node *nod
         if (!table->rows[unique_of[p]])
             continue;
         double coefficient = column->weights ? fabs((double)column->weights[p]) : 1.0;
-        if (node->kind == NODE_POOLED && fr_pooling_keeps_scale(node->pooling))
+        if (fr_pooling_keeps_scale(node->pooling))
             coefficient *= fabs((double)node->extra[entry]);
         if (over(coefficient, found))
             found = coefficient;

@@ -123,7 +123,7 @@ static double largest_coefficient(const struct graph_run *run, uint32_t t)
         if (source->weights)
             bound *= (double)fr_bits_f32(largest_of(graph, source->weights, run->batch->columns[slot].begin[entries]));
         if (fr_pooling_keeps_scale(source->pooling))
-            bound *= (double)fr_bits_f32(largest_of(graph, source->scale, entries));
+            bound *= (double)fr_bits_f32(largest_of(graph, source->kept, entries));
         if (!(bound <= largest))
             largest = bound;
     }

@@ -83,7 +83,7 @@ FR_BF16 static void pack_row(const struct fr_operand *right, uint32_t first, uin
         panel[((size_t)k / 2 * PANEL + j) * 2 + k % 2] = rounded[j];
 }
 
-/* Rows [begin, end), begin even; a row behind the last is zeros. */
+/* Rows [begin, end), begin even; a row after the last is zeros. */
 FR_BF16 static void pack_straight(const float *in, size_t ld, uint32_t n, uint32_t begin, uint32_t end, uint16_t *panel)
 {
     __mmask16 mask = (__mmask16)((1u << n) - 1);

@@ -169,7 +169,7 @@ uint32_t fr_cpu_max_bits(uint32_t m, uint32_t n, struct fr_view x)
     return largest;
 }
 
-/* ---- behind a product ---- */
+/* ---- after a product ---- */
 
 static struct fr_view part_of(struct fr_view x, const struct fr_product_part *part)
 {

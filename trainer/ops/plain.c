@@ -24,7 +24,7 @@ static bool is_plain(const struct fr_row_update *u)
     for (uint32_t g = 0; plain && g < u->n_groups; g++) {
         const struct fr_row_source *s = &u->sources[g], *first = &u->sources[0];
         plain = u->source_begin[g + 1] == g + 1 && s->whole && !s->by_id && !s->weights && !s->masked &&
-                fr_pooling_form(s->pooling) == FR_POOLED_SUM && s->pairs.values == first->pairs.values;
+                fr_pooling_is_sum(s->pooling) && s->pairs.values == first->pairs.values;
     }
     return plain;
 }

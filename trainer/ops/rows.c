@@ -54,33 +54,34 @@ FR_IN_LINE void add_row(float *restrict out, const float *restrict v, float coef
     }
 }
 
-/* Entries of any number of ids. */
-FR_IN_LINE void gather_entries(const struct fr_gather *g, uint32_t dim)
+/* Entries of any number of ids; the compiler knows the pooling, and the length if it is 1. */
+FR_IN_LINE void gather_entries(const struct fr_gather *g, enum fr_pooling kind, uint32_t dim)
 {
     uint32_t last = g->begin[g->entry_end];
     for (uint32_t s = g->entry_begin; s < g->entry_end; s++) {
         uint32_t begin = g->begin[s], end = g->begin[s + 1];
         float *out = g->out.values + s * g->out.ld;
-        float scale = fr_pooling_scale_of(g->kind, g->weights, begin, end);
-        if (g->scale)
-            g->scale[s] = scale;
+        float scale = fr_pooling_scale(kind, g->weights, begin, end);
+        float *chosen = fr_pooling_chooses(kind) ? g->kept + (size_t)s * dim : NULL;
         bool any = false;
+        if (fr_pooling_keeps_scale(kind))
+            g->kept[s] = scale;
+        if (chosen)
+            fr_pooling_choose_none(chosen, dim);
         for (uint32_t p = begin; p < end; p++) {
             const float *v = row_of(g->rows, g->unique_of, p, last, g->value_offset);
             if (!v)
                 continue;
-            add_row(out, v, (g->weights ? g->weights[p] : 1.0f) * scale, dim, any);
+            float coef = (g->weights ? g->weights[p] : 1.0f) * scale;
+            if (chosen)
+                fr_pooling_offer(kind, out, chosen, v, coef, p, dim, any);
+            else
+                add_row(out, v, coef, dim, any);
             any = true;
         }
         if (!any)
             memset(out, 0, dim * sizeof(float));
     }
-}
-
-FR_CLONES
-static bool has_single_ids(const struct fr_gather *g)
-{
-    return fr_single_ids(g->begin + g->entry_begin, g->entry_end - g->entry_begin, g->weights);
 }
 
 /* A loop of its own that stays one until it becomes a vector (see sums.c). */
@@ -97,7 +98,7 @@ FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
     uint32_t begin = g->begin[g->entry_begin], n = g->entry_end - g->entry_begin;
     const uint32_t *restrict unique_of = g->unique_of + begin;
     float *out_begin = g->out.values + g->entry_begin * g->out.ld;
-    float scale = fr_pooling_scale_of(g->kind, g->weights, begin, begin + 1);
+    float scale = fr_pooling_scale(g->kind, g->weights, begin, begin + 1);
     for (uint32_t s = 0; s < n; s++) {
         if (dim > 1 && n - s > PREFETCH_SINGLE) {
             const float *next = g->rows[unique_of[s + PREFETCH_SINGLE]];
@@ -109,34 +110,43 @@ FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
         const float *row = g->rows[unique_of[s]];
         copy_scaled(out_begin + s * g->out.ld, row ? row + g->value_offset : nothing, scale, dim);
     }
-    for (uint32_t s = g->entry_begin; g->scale && s < g->entry_end; s++)
-        g->scale[s] = scale;
+    for (uint32_t s = g->entry_begin; fr_pooling_keeps_scale(g->kind) && s < g->entry_end; s++)
+        g->kept[s] = scale;
 }
 
-/* Of a length that the compiler knows, or of dim = g->dim. */
-#define GATHER(name, entries, dim)                                                                                     \
-    FR_CLONES                                                                                                          \
-    static void name(const struct fr_gather *g)                                                                        \
-    {                                                                                                                  \
-        entries(g, dim);                                                                                               \
+static bool has_single_ids(const struct fr_gather *g)
+{
+    return !fr_pooling_chooses(g->kind) && (g->dim == 1 || g->dim == 8 || g->dim == SINGLE_DIM_MAX) &&
+           g->entry_begin < g->entry_end &&
+           fr_single_ids(g->begin + g->entry_begin, g->entry_end - g->entry_begin, g->weights);
+}
+
+FR_CLONES
+static void gather_singles(const struct fr_gather *g)
+{
+    if (g->dim == 1)
+        gather_single(g, 1);
+    else if (g->dim == 8)
+        gather_single(g, 8);
+    else
+        gather_single(g, SINGLE_DIM_MAX);
+}
+
+#define GATHER_ENTRIES(name, ...)                                                                                      \
+    case name:                                                                                                         \
+        g->dim == 1 ? gather_entries(g, name, 1) : gather_entries(g, name, g->dim);                                    \
+        break;
+FR_CLONES
+static void gather_by_pooling(const struct fr_gather *g)
+{
+    switch (g->kind) {
+        FR_POOLINGS(GATHER_ENTRIES)
     }
-GATHER(gather_any, gather_entries, g->dim)
-GATHER(gather_1, gather_entries, 1)
-GATHER(gather_single_1, gather_single, 1)
-GATHER(gather_single_8, gather_single, 8)
-GATHER(gather_single_16, gather_single, 16)
+}
 
 void fr_cpu_gather(const struct fr_gather *g)
 {
-    bool is_single = g->entry_begin < g->entry_end && has_single_ids(g);
-    if (g->dim == 1)
-        (is_single ? gather_single_1 : gather_1)(g);
-    else if (g->dim == 8 && is_single)
-        gather_single_8(g);
-    else if (g->dim == 16 && is_single)
-        gather_single_16(g);
-    else
-        gather_any(g);
+    (has_single_ids(g) ? gather_singles : gather_by_pooling)(g);
 }
 
 FR_CLONES

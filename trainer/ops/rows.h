@@ -99,7 +99,7 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
                 continue;
             float coef = source->weights ? source->weights[id] : 1.0f;
             if (fr_pooling_keeps_scale(source->pooling))
-                coef *= source->scale[at.entry];
+                coef *= source->kept[at.entry];
             const float *d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
             if (source->pairs.values) {
                 for (uint32_t i = 0; i < dim; i++)
@@ -107,7 +107,11 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
                 add_summed(source, at.entry, served_row(u, unique, source->part), dim, summed);
                 d = summed;
             }
-            add_gradient(sums[source->part], d, dim, coef, (reached & bit) != 0);
+            if (fr_pooling_chooses(source->pooling))
+                fr_pooling_add_reached(sums[source->part], d, source->kept + (size_t)at.entry * dim, id, coef, dim,
+                                       (reached & bit) != 0, 0, 1);
+            else
+                add_gradient(sums[source->part], d, dim, coef, (reached & bit) != 0);
             reached |= bit;
             if (!(counted & bit)) /* an occurrence is one, however many read it */
                 counts[source->part] += source->counted[at.entry];

@@ -31,27 +31,38 @@ FR_IN_LINE void add_scaled(float *restrict d, float scale, const float *restrict
         d[j] += scale * a[j];
 }
 
-/* What an entry's sum is multiplied by. */
-static float pool_scale(const struct fr_pool_steps *c, uint32_t e)
+/* In a choice each column has its step. */
+static void pool_chosen(const struct fr_pool_steps *c, uint32_t e, float *out)
 {
-    return fr_pooling_scale(c->kind, (float)(c->steps.begin[e + 1] - c->steps.begin[e]));
+    for (uint32_t j = 0; j < c->width; j++) {
+        uint32_t p = fr_pooling_chosen_step(c, e, j);
+        out[j] = p < c->steps.begin[e + 1] ? row_at(c->in, p)[j] : 0.0f;
+    }
 }
 
-FR_IN_LINE uint32_t pool_begin(const struct fr_pool_steps *c, uint32_t e)
+static void add_to_chosen(const struct fr_pool_steps *c, uint32_t e, const float *g)
 {
-    return fr_pooling_first_step(c->kind, c->steps.begin[e], c->steps.begin[e + 1]);
+    for (uint32_t j = 0; j < c->width; j++) {
+        uint32_t p = fr_pooling_chosen_step(c, e, j);
+        if (p < c->steps.begin[e + 1])
+            row_at(c->in_gradient, p)[j] += g[j];
+    }
 }
 
 FR_CLONES
 void fr_cpu_pool_steps(const struct fr_pool_steps *c)
 {
-    bool masked = fr_pooling_takes_masked(c->kind);
     for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
         float *restrict out = row_at(c->out, e - c->steps.entry_begin);
-        float scale = pool_scale(c, e);
+        uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
+        float scale = fr_pooling_scale(c->kind, NULL, begin, end);
         memset(out, 0, c->width * sizeof(float));
-        for (uint32_t p = pool_begin(c, e); p < c->steps.begin[e + 1]; p++)
-            if (masked || !is_masked(&c->steps, p))
+        if (fr_pooling_chooses(c->kind)) {
+            pool_chosen(c, e, out);
+            continue;
+        }
+        for (uint32_t p = begin; p < end; p++)
+            if (fr_pooling_takes_step(c, p, end))
                 add_scaled(out, scale, row_at(c->in, p), c->width);
     }
 }
@@ -59,12 +70,16 @@ void fr_cpu_pool_steps(const struct fr_pool_steps *c)
 FR_CLONES
 void fr_cpu_pool_steps_backward(const struct fr_pool_steps *c)
 {
-    bool masked = fr_pooling_takes_masked(c->kind);
     for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end && c->in_gradient.values; e++) {
         const float *g = row_at(c->out, e - c->steps.entry_begin);
-        float scale = pool_scale(c, e);
-        for (uint32_t p = pool_begin(c, e); p < c->steps.begin[e + 1]; p++)
-            if (masked || !is_masked(&c->steps, p))
+        uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
+        float scale = fr_pooling_scale(c->kind, NULL, begin, end);
+        if (fr_pooling_chooses(c->kind)) {
+            add_to_chosen(c, e, g);
+            continue;
+        }
+        for (uint32_t p = begin; p < end; p++)
+            if (fr_pooling_takes_step(c, p, end))
                 add_scaled(row_at(c->in_gradient, p), scale, g, c->width);
     }
 }

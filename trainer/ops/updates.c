@@ -1,4 +1,4 @@
-/* CPU backend: dense parameters' updates and the sum of squares behind clip_norm. The rules are
+/* CPU backend: dense parameters' updates and the sum of squares for clip_norm. The rules are
  * ops/row.h's.
  *
  * A gradient that is clipped or regularised is shaped block by block into a buffer on the stack, so

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from ._kinds import LOSSES, OPERATIONS
+from ._kinds import LOSSES, OPERATIONS, STEP_POOLINGS
 
 OPSET = 17
 STANDARDIZE_EPSILON, STANDARDIZE_LIMIT, STANDARDIZE_COUNT_MIN = 1e-6, 10.0, 100.0
@@ -192,7 +192,7 @@ class _Graph:
         self.widths[name] = {"mlp": lambda: layer["units"][-1], "dense": lambda: layer["units"][-1], "gru": lambda: layer["units"][-1], "fm": lambda: 1,
                              "dot_interaction": lambda: len(first) * (len(first) - 1) // 2, "experts": lambda: layer["count"] * layer["units"][-1],
                              "mixture": lambda: self.width(argument["experts"][0]) // self.dense[name + "/kernel"].shape[1]}.get(
-                                 op, lambda: self.width(first[0]) if op in ("bi_interaction", "sum", "add", "mean", "sqrtn", "last", "multiply") else total)()
+                                 op, lambda: self.width(first[0]) if op in ("bi_interaction", "add", "multiply", *STEP_POOLINGS) else total)()
 
     def op_concat(self, layer: Any, refs: Any) -> Any:
         return self.joined(refs)

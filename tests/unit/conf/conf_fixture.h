@@ -34,9 +34,6 @@
     "  layers:\n"
 
 /* 1 */
-/* What a sequence may be pooled with, in the words of messages. */
-#define POOLINGS "sum, mean, sqrtn or last"
-
 static const char base_text[] = "version: 1\n"
                                 /* 2 */
                                 "model: ctr\n"

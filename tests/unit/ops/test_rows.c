@@ -67,7 +67,7 @@ static void make_world(struct update_world *w, enum fr_optimizer_kind kind, uint
     for (uint32_t i = 0; i < 4; i++)
         w->sources[i] = plain;
     w->sources[1].pooling = FR_POOL_MEAN;
-    w->sources[1].scale = w->scale;
+    w->sources[1].kept = w->scale;
     w->sources[2] = (struct fr_row_source){.part = 1,
                                            .gradient = w->step_gradients,
                                            .weights = id_weights,
@@ -77,7 +77,7 @@ static void make_world(struct update_world *w, enum fr_optimizer_kind kind, uint
     w->sources[3].first = 6;
     w->sources[3].weights = id_weights;
     w->sources[3].pooling = FR_POOL_MEAN;
-    w->sources[3].scale = w->scale;
+    w->sources[3].kept = w->scale;
     w->scratch = guarded(4 * ((dim + 15) / 16 * 16));
     w->update = (struct fr_row_update){.rows = w->rows,
                                        .occ_begin = w->occ_begin,

@@ -125,16 +125,21 @@ enum {
     OPERATIONS = 0 FR_LAYER_OPS(ONE_MORE),
     ACTIVATIONS = 0 FR_ACTIVATIONS(ONE_MORE),
     LOSSES = 0 FR_TASK_LOSSES(ONE_MORE),
+    POOLINGS = 0 FR_ROW_POOLINGS(ONE_MORE),
 };
 
-FR_CASE(the_networks_hold_every_operation_activation_and_loss)
+FR_CASE(the_networks_hold_every_operation_pooling_activation_and_loss)
 {
-    bool operations[OPERATIONS] = {false}, activations[ACTIVATIONS] = {false}, losses[LOSSES] = {false};
+    bool operations[OPERATIONS] = {false}, activations[ACTIVATIONS] = {false}, losses[LOSSES] = {false},
+         poolings[POOLINGS] = {false};
     for (size_t i = 0; i <= NETWORKS; i++) {
         struct trained *trained = trained_new(network_text(i), "export.quantize=f32");
         for (uint32_t l = 0; l < trained->conf->n_layers; l++) {
-            operations[trained->conf->layers[l].op] = true;
-            activations[trained->conf->layers[l].activation] = true;
+            const struct fr_conf_layer *layer = &trained->conf->layers[l];
+            operations[layer->op] = true;
+            activations[layer->activation] = true;
+            for (uint32_t r = 0; r < layer->n_refs; r++)
+                poolings[layer->refs[r].pooling] |= layer->refs[r].kind == FR_REF_POOLED;
         }
         for (uint32_t k = 0; k < trained->conf->n_tasks; k++)
             losses[trained->conf->tasks[k].loss] = true;
@@ -146,6 +151,9 @@ FR_CASE(the_networks_hold_every_operation_activation_and_loss)
     for (size_t a = 0; a < sizeof(activations); a++)
         if (!activations[a])
             fail_msg("no network has activation %zu of enum fr_activation", a);
+    for (size_t p = 0; p < sizeof(poolings); p++)
+        if (!poolings[p])
+            fail_msg("no network pools rows by %s", fr_pooling_text((enum fr_pooling)p));
     for (size_t k = 0; k < sizeof(losses); k++)
         if (!losses[k])
             fail_msg("no network has a task of loss %s", fr_task_loss_text((enum fr_task_loss)k));
@@ -300,7 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_network_serves_in_every_form_what_it_learned),
-        cmocka_unit_test(the_networks_hold_every_operation_activation_and_loss),
+        cmocka_unit_test(the_networks_hold_every_operation_pooling_activation_and_loss),
         cmocka_unit_test(a_model_of_any_loss_that_learned_halves_serves_halves),
         cmocka_unit_test(groups_score_as_their_plain_samples_within_1e_5_in_the_logit),
         cmocka_unit_test(a_sample_scores_alone_as_among_others),

@@ -55,10 +55,11 @@ enum { FR_ROW_BLOCK = 96 }; /* rows of a weight gradient computed by one task */
 
 /* ---- pooled embeddings ---- */
 
-/* An entry is a sample, or a group where the slot's column is shared. Out row s = sum over the ids
- * p of entry s of coef(p) * row(p); coef = weight, times 1 / sum of weights (mean) or 1 / sqrt(sum
- * of squared weights) (sqrtn). Ids without a row add zeros and count in the denominator; no ids, or
- * a denominator of 0: zeros. */
+/* An entry is a sample, or a group where the slot's column is shared. Out row s = the pooling
+ * (ops/pooling.h) of coef(p) * row(p) over the ids p of entry s; coef = weight, times 1 / sum of
+ * weights (mean) or 1 / sqrt(sum of squared weights) (sqrtn). Ids without a row add zeros and count
+ * in the denominator, and are not chosen; no ids, none to choose from, or a denominator of 0:
+ * zeros. */
 struct fr_gather {
     const uint32_t *begin;     /* [entries + 1] ids of entry s are begin[s] .. begin[s + 1] */
     const float *weights;      /* per id, or NULL: 1 */
@@ -67,7 +68,7 @@ struct fr_gather {
     uint32_t value_offset, dim;
     uint32_t entry_begin, entry_end;
     enum fr_pooling kind;
-    float *scale; /* [entries] out: what the weights are multiplied by; may be NULL for sums */
+    float *kept; /* [entries, fr_pooling_kept] out: what the update of the rows needs */
     struct fr_view out;
 };
 
@@ -113,7 +114,7 @@ struct fr_row_source {
      * then. */
     struct fr_view pairs, sum;
     const float *weights; /* per id of the slot, or NULL: 1 */
-    const float *scale;   /* per entry, from fr_gather; only read where the pooling keeps it */
+    const float *kept;    /* per entry, from fr_gather */
     /* per entry: its samples that are trained through this reader; 0 contributes nothing */
     const uint32_t *trained;
     /* per entry: what an occurrence counts whose first contributing reader this is */
