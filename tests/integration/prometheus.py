@@ -1,10 +1,12 @@
 """Our /metrics as Prometheus sees it. Usage: prometheus.py [--scrape SECONDS]
 
-Without an option: `promtool check metrics` reports nothing. With --scrape (by hand): a real Prometheus scrapes every second while samples come at a steady
-rate, the daemon is killed and restarted, and Kafka is away for a while. Then Prometheus's own functions are asked: no counter of the history was seen to begin
-again, rate() stays near the truth, and the outage can be seen. Both need Debian's package `prometheus` (19 MB), which tests/packages does not install.
+Without an option: `promtool check metrics` reports nothing, the rules and alerts of ops/prometheus pass their tests, Prometheus parses the dashboard's queries, and
+series have the labels that alerts select. With --scrape (by hand): a real Prometheus scrapes every second while samples come at a steady rate, the daemon is
+killed and restarted, and Kafka is away for a while. Then Prometheus's own functions are asked: no counter of the history was seen to begin again, rate() stays
+near the truth, and the outage can be seen. Both need Debian's package `prometheus` (19 MB), which tests/packages does not install.
 """
 import pathlib
+import re
 import socket
 import sys
 import threading
@@ -44,6 +46,33 @@ class Stream(threading.Thread):
                 self.count += 1
             self.producer.poll(0.05)
         assert self.producer.flush(PATIENCE) == 0
+
+
+def promtool(*arguments, folder=SOURCE / "ops/prometheus"):
+    done = subprocess.run(["promtool", *arguments], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def rules(work):
+    """Of the files alone; the dashboard's queries as rules of a file of their own."""
+    promtool("check", "rules", "recording.yml", "alerts.yml")
+    promtool("test", "rules", "alerts_test.yml")
+    queries = subprocess.run([sys.executable, SOURCE / "ops/dashboard.py", "--queries"], capture_output=True, text=True, check=True).stdout.splitlines()
+    file = {"groups": [{"name": "dashboard", "rules": [{"record": f"panel:{i}", "expr": query.replace("$__rate_interval", "1m")} for i, query in enumerate(queries)]}]}
+    (work.path / "queries.yml").write_text(json.dumps(file))
+    promtool("check", "rules", "queries.yml", folder=work.path)
+    print(f"ok promtool check rules, test rules; {len(queries)} queries of the dashboard")
+
+
+def selected(daemon):
+    """Alerts that select one value of a label find a series with it."""
+    text = daemon.get("/metrics")[1]
+    found = re.findall(r"(freshet_\w+)(?::\w+)?\{(\w+=\"[^\"]*\")\}", (SOURCE / "ops/prometheus/alerts.yml").read_text())
+    assert len(found) >= 3
+    for name, label in found:
+        assert re.search(rf"^{name}(?:_bucket)?\{{[^}}]*{re.escape(label)}", text, re.M), f"no series {name} with {label}"
+    print(f"ok labels of alerts: {', '.join(sorted({label for _, label in found}))}")
 
 
 def check(daemon):
@@ -127,16 +156,18 @@ def judge(prometheus, count, begin, before, restarted, away, back):
 if not shutil.which("promtool"):
     skip("no promtool: install Debian's package prometheus")
 with Workspace() as test_work, Kafka(own=True) as test_kafka:
+    rules(test_work)
     test_admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": test_kafka.address})
     test_admin.create_topics([confluent_kafka.admin.NewTopic("scraped", 1, 1)])["scraped"].result(PATIENCE)
     test_port = free_port()
     start_daemon = lambda: test_work.daemon(CONFIG, test_work.path / "log", [
         f"ingest.brokers={test_kafka.address}", "ingest.topic=scraped", "model=scraped", f"state_dir={test_work.path / 'state'}", "export.topic=scraped.delta",
-        f"metrics.listen=127.0.0.1:{test_port}"])
+        f"metrics.listen=127.0.0.1:{test_port}", "metrics.auc_half_life=[5m, 1h, 1d]"])
     if "--scrape" in sys.argv:
         scrape(test_work, test_kafka, start_daemon, int(sys.argv[sys.argv.index("--scrape") + 1]))
     else:
         test_daemon = start_daemon()
         wait_until(lambda: test_daemon.get("/readyz")[0] == 200, "ready")
         check(test_daemon)
+        selected(test_daemon)
         test_daemon.drain()
