@@ -15,6 +15,7 @@
 #include "base/order.h"
 #include "base/thread.h"
 #include "documents.h"
+#include "notify.h"
 #include "process_limits.h"
 #include "service.h"
 #include "signals.h"
@@ -168,7 +169,13 @@ enum fr_status fr_service_recover(struct fr_service *service, struct fr_err *err
     pthread_t thread;
     if (!fr_thread_start(&thread, "recovery", recover_main, &recovering))
         return fr_err_set(err, FR_E_NO_MEMORY, "cannot start a thread for recovery: %s", FR_THREADS_SHORT);
+    uint64_t notified_ns = 0;
     while (!atomic_load(&recovering.done)) {
+        uint64_t now_ns = fr_mono_ns(service->clock);
+        if (now_ns - notified_ns >= FR_NOTIFY_EXTEND_MS * UINT64_C(1000000)) {
+            fr_notify("STATUS=recovering\n" FR_NOTIFY_EXTEND);
+            notified_ns = now_ns;
+        }
         if (fr_service_stops(service, fr_signals_wait(TICK_MS)) && !atomic_exchange(&service->recovery.stop, true))
             fr_log(FR_LOG_INFO, "daemon", "recovery_stopped", "why=signal");
     }

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "documents.h"
+#include "notify.h"
 #include "progress.h"
 #include "service.h"
 #include "signals.h"
@@ -49,6 +50,7 @@ static void begin_drain(struct fr_service *service, const char *why)
     if (atomic_exchange(&service->life.phase, FR_PHASE_DRAINING) >= FR_PHASE_DRAINING)
         return;
     fr_log(FR_LOG_INFO, "daemon", "drain", "why=%s", why);
+    fr_notify("STOPPING=1\nSTATUS=draining");
     atomic_store(&service->life.stop_ingest, true);
     fr_trainer_stop(service->trainer);
 }
@@ -178,6 +180,14 @@ enum fr_status fr_service_drain_timed_out(struct fr_service *service, struct fr_
                       publisher.problem[0] ? publisher.problem : "no error from the broker");
 }
 
+/* While no loop is stuck the service manager's watchdog is fed; a drain has the time it takes. */
+static void notify_turn(struct fr_service *service)
+{
+    if (fr_http_live(service->http))
+        fr_notify(atomic_load(&service->life.phase) == FR_PHASE_DRAINING ? "WATCHDOG=1\n" FR_NOTIFY_EXTEND
+                                                                         : "WATCHDOG=1");
+}
+
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
 {
     atomic_store(&service->life.phase, FR_PHASE_RUNNING);
@@ -186,12 +196,14 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
         return status;
     struct fr_progress progress = {0};
     uint64_t drain_begin_ns = 0;
+    fr_notify("READY=1\nSTATUS=running");
     if (atomic_load(&service->recovery.stop)) /* recovery ended before it noticed the signal */
         begin_drain(service, "signal");
     for (;;) {
         int signal_number = wait_turn(service);
         fr_documents_publish(service);
         fr_progress_log(&progress, service);
+        notify_turn(service);
         if (fr_lifecycle_failed(&service->life, err))
             return err->status;
         if (signal_number == SIGHUP)

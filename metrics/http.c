@@ -88,6 +88,18 @@ static void put_reason(void *self, const char *source, const char *text)
     fr_json_text(self, NULL, joined);
 }
 
+static void visit_none(void *self, const char *source, const char *text)
+{
+    (void)self;
+    (void)source;
+    (void)text;
+}
+
+bool fr_http_live(struct fr_http *http)
+{
+    return visit_problems(http, visit_none, NULL) == 0;
+}
+
 static int health(struct fr_http *http, struct fr_buffer *body)
 {
     struct fr_buffer reasons = {0};
@@ -132,10 +144,8 @@ static int answer(void *self, const struct fr_http_request *request, const char 
     if (strcmp(path, "/healthz") == 0 || strcmp(path, "/health") == 0)
         return health(http, body);
     if (strcmp(path, "/metrics") == 0) {
-        struct fr_buffer unused = {0};
         *content_type = "text/plain; version=0.0.4; charset=utf-8";
-        fr_series_set(http->registry, FR_SERIES_LIVE, NULL, health(http, &unused) == 200);
-        fr_buffer_release(&unused);
+        fr_series_set(http->registry, FR_SERIES_LIVE, NULL, fr_http_live(http));
         fr_registry_render(http->registry, body);
         return 200;
     }

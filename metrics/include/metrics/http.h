@@ -50,6 +50,8 @@ void fr_http_publish(struct fr_http *http, const char *path, int status, const c
 int fr_http_watch(struct fr_http *http, const char *loop, int64_t watchdog_ms);
 void fr_http_beat(struct fr_http *http, int loop);
 void fr_http_unwatch(struct fr_http *http, int loop);
+/* No loop missed its watchdog: /healthz is not 503. Any thread. */
+bool fr_http_live(struct fr_http *http);
 /* Replaces the reason of `source` ("publisher"); NULL or empty clears it. Any reason makes /healthz
  * degraded. */
 void fr_http_reason(struct fr_http *http, const char *source, const char *text);
