@@ -14,7 +14,7 @@ function(fr_module target)
     add_library(${target} SHARED ${sources})
     set(map ${CMAKE_SOURCE_DIR}/${M_DIR}/${target}.map)
     set_target_properties(${target} PROPERTIES C_VISIBILITY_PRESET hidden VERSION ${PROJECT_VERSION} SOVERSION 0
-      INSTALL_RPATH "$ORIGIN" LINK_DEPENDS ${map})
+      INSTALL_RPATH "${FR_LIBRARY_RPATH}" LINK_DEPENDS ${map})
     target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,--version-script=${map})
   else()
     add_library(${target} STATIC ${sources})

@@ -49,7 +49,7 @@ static const char usage[] =
     "  --form sample|array|block  one sample a record (default), or arrays or blocks of --pack samples\n"
     "  --pack N              samples in an array or block (64)\n"
     "  --labels a,b          names of the labels, for blocks of samples whose `y` has none\n"
-    "  --format msgpack|json form of a record (msgpack)\n"
+    "  --format msgpack|json  form of a record (msgpack)\n"
     "  --rate N              samples a second (as fast as possible)\n"
     "  --count N             ends after N samples\n"
     "  --seconds N           ends after N seconds\n"
