@@ -259,15 +259,63 @@ void fr_freshness_published(struct fr_freshness *freshness, uint64_t epoch, int6
     pthread_mutex_unlock(&freshness->lock);
 }
 
-double fr_freshness_quantile(const struct fr_freshness *freshness, enum fr_freshness_series series, double q)
+/* ---- quantiles ---- */
+
+/* Of the observations that are not in `before`; NULL: of all. */
+static double quantile(const struct fr_freshness *freshness, enum fr_freshness_series series, const uint64_t *before,
+                       double q)
 {
-    uint64_t counts[BUCKETS], total = 0, before = 0;
-    for (size_t i = 0; i < BUCKETS; i++)
-        total += counts[i] = atomic_load_explicit(&freshness->fine[series][i], memory_order_relaxed);
+    uint64_t counts[BUCKETS], total = 0, below = 0;
+    for (size_t i = 0; i < BUCKETS; i++) {
+        counts[i] = atomic_load_explicit(&freshness->fine[series][i], memory_order_relaxed);
+        counts[i] -= before ? before[i] : 0;
+        total += counts[i];
+    }
     if (total == 0)
         return (double)NAN;
     size_t i = 0;
-    while (i + 1 < BUCKETS && (double)(before + counts[i]) < q * (double)total)
-        before += counts[i++];
+    while (i + 1 < BUCKETS && (double)(below + counts[i]) < q * (double)total)
+        below += counts[i++];
     return distance_of(i) / 1e3;
+}
+
+double fr_freshness_quantile(const struct fr_freshness *freshness, enum fr_freshness_series series, double q)
+{
+    return quantile(freshness, series, NULL, q);
+}
+
+static const uint64_t WINDOW_NS = 5000000000u;
+
+/* The window begins at `begin` (zeros at first). `next` is WINDOW_NS later, and becomes the
+ * beginning when it is WINDOW_NS old itself. */
+struct fr_freshness_window {
+    uint64_t next_ns; /* when `next` was counted; 0: never */
+    uint64_t begin[FR_FRESH_SERIES][BUCKETS], next[FR_FRESH_SERIES][BUCKETS];
+};
+
+struct fr_freshness_window *fr_freshness_window_new(void)
+{
+    return fr_alloc(1, sizeof(struct fr_freshness_window));
+}
+
+void fr_freshness_window_free(struct fr_freshness_window *window)
+{
+    free(window);
+}
+
+void fr_freshness_window_move(struct fr_freshness_window *window, const struct fr_freshness *freshness, uint64_t now_ns)
+{
+    if (window->next_ns && now_ns - window->next_ns < WINDOW_NS)
+        return;
+    memcpy(window->begin, window->next, sizeof(window->begin));
+    window->next_ns = now_ns;
+    for (size_t s = 0; s < FR_FRESH_SERIES; s++)
+        for (size_t i = 0; i < BUCKETS; i++)
+            window->next[s][i] = atomic_load_explicit(&freshness->fine[s][i], memory_order_relaxed);
+}
+
+double fr_freshness_window_quantile(const struct fr_freshness_window *window, const struct fr_freshness *freshness,
+                                    enum fr_freshness_series series, double q)
+{
+    return quantile(freshness, series, window->begin[series], q);
 }

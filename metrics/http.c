@@ -1,27 +1,35 @@
-/* What the HTTP server answers: published documents, health, metrics (contract: metrics/http.h; its
+/* What the HTTP server answers: assets, documents, health, metrics (contract: metrics/http.h; its
  * connections: server.c).
  *
  * Other threads publish documents by swapping a pointer under a short mutex; the HTTP thread copies
  * the reply out under the same mutex, so that no training thread ever waits for a slow reader. */
 #include "metrics/http.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "metrics/series.h"
 #include "server.h"
 
-enum { FR_HTTP_DOCUMENTS_MAX = 32, FR_HTTP_WATCHES_MAX = 16, FR_HTTP_REASONS_MAX = 16 };
+enum { FR_HTTP_DOCUMENTS_MAX = 32, FR_HTTP_RENDERED_MAX = 4, FR_HTTP_WATCHES_MAX = 16, FR_HTTP_REASONS_MAX = 16 };
 
 struct document {
     char path[64];
     const char *content_type;
     int status;
     struct fr_buffer body;
+};
+
+struct rendered {
+    const char *path;
+    fr_http_render *render;
+    void *self;
 };
 
 struct watch {
@@ -42,8 +50,13 @@ struct fr_http {
     struct fr_registry *registry;
     const char *const *hosts; /* borrowed */
     size_t n_hosts;
+    const struct fr_http_asset *assets; /* borrowed */
+    size_t n_assets;
+    char etags[FR_HTTP_ASSETS_MAX][24]; /* of each asset: its hash, quoted */
 
-    pthread_mutex_t lock; /* documents, watches, reasons */
+    pthread_mutex_t lock; /* documents, rendered, watches, reasons */
+    struct rendered rendered[FR_HTTP_RENDERED_MAX];
+    size_t n_rendered;
     struct document documents[FR_HTTP_DOCUMENTS_MAX];
     size_t n_documents;
     struct watch watches[FR_HTTP_WATCHES_MAX];
@@ -127,30 +140,75 @@ static int find_document(struct fr_http *http, const char *path, struct fr_buffe
     return status;
 }
 
-static int refuse(int status, const char *why, struct fr_buffer *body)
+/* Path NULL: there is no such document. */
+static struct rendered find_rendered(struct fr_http *http, const char *path)
 {
-    fr_buffer_printf(body, "{\"error\":\"%s\"}\n", why);
-    return status;
+    struct rendered found = {0};
+    pthread_mutex_lock(&http->lock);
+    for (size_t i = 0; i < http->n_rendered && !found.path; i++)
+        if (strcmp(http->rendered[i].path, path) == 0)
+            found = http->rendered[i];
+    pthread_mutex_unlock(&http->lock);
+    return found;
 }
 
-static int answer(void *self, const struct fr_http_request *request, const char **content_type, struct fr_buffer *body)
+static bool answer_asset(const struct fr_http *http, const struct fr_http_request *request, struct fr_http_reply *reply)
+{
+    size_t i = 0;
+    while (i < http->n_assets && strcmp(http->assets[i].path, request->path) != 0)
+        i++;
+    if (i == http->n_assets)
+        return false;
+    const struct fr_http_asset *asset = &http->assets[i];
+    reply->content_type = asset->content_type;
+    reply->gzip = request->gzip;
+    reply->stored = request->gzip ? asset->gzip : asset->bytes;
+    reply->stored_size = request->gzip ? asset->gzip_size : asset->size;
+    reply->etag = http->etags[i];
+    if (strstr(request->has, http->etags[i])) /* one of a list, weak or not */
+        reply->status = 304;
+    return true;
+}
+
+static void refuse(struct fr_http_reply *reply, int status, const char *why)
+{
+    fr_buffer_printf(&reply->body, "{\"error\":\"%s\"}\n", why);
+    reply->status = status;
+}
+
+static void render_metrics(struct fr_http *http, struct fr_http_reply *reply)
+{
+    reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    fr_series_set(http->registry, FR_SERIES_LIVE, NULL, fr_http_live(http));
+    fr_registry_render(http->registry, &reply->body);
+}
+
+static void answer(void *self, const struct fr_http_request *request, struct fr_http_reply *reply)
 {
     struct fr_http *http = self;
     const char *path = request->path;
-    if (!fr_http_host_allowed(request->host, http->hosts, http->n_hosts))
-        return refuse(403, "unknown host; use an address, or list the name in metrics.hosts", body);
-    if (request->method == FR_HTTP_OTHER)
-        return refuse(405, "only GET and HEAD", body);
-    if (strcmp(path, "/healthz") == 0 || strcmp(path, "/health") == 0)
-        return health(http, body);
-    if (strcmp(path, "/metrics") == 0) {
-        *content_type = "text/plain; version=0.0.4; charset=utf-8";
-        fr_series_set(http->registry, FR_SERIES_LIVE, NULL, fr_http_live(http));
-        fr_registry_render(http->registry, body);
-        return 200;
+    if (!fr_http_host_allowed(request->host, http->hosts, http->n_hosts)) {
+        refuse(reply, 403, "unknown host; use an address, or list the name in metrics.hosts");
+        return;
     }
-    int status = find_document(http, path, body, content_type);
-    return status ? status : refuse(404, "no such path; try /healthz /readyz /auc /metrics /status", body);
+    if (request->method == FR_HTTP_OTHER) {
+        refuse(reply, 405, "only GET and HEAD");
+        return;
+    }
+    if (strcmp(path, "/healthz") == 0 || strcmp(path, "/health") == 0) {
+        reply->status = health(http, &reply->body);
+        return;
+    }
+    if (strcmp(path, "/metrics") == 0) {
+        render_metrics(http, reply);
+        return;
+    }
+    struct rendered rendered = find_rendered(http, path);
+    if (rendered.path)
+        reply->status = rendered.render(rendered.self, request->query, &reply->body);
+    else if (!answer_asset(http, request, reply) &&
+             !(reply->status = find_document(http, path, &reply->body, &reply->content_type)))
+        refuse(reply, 404, "no such path; try / /healthz /readyz /auc /metrics /status /history /model");
 }
 
 enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http **out, struct fr_err *err)
@@ -161,6 +219,12 @@ enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http
     http->registry = options->registry;
     http->hosts = options->hosts;
     http->n_hosts = options->n_hosts;
+    FR_CHECK(options->n_assets <= FR_HTTP_ASSETS_MAX);
+    http->assets = options->assets;
+    http->n_assets = options->n_assets;
+    for (size_t i = 0; i < http->n_assets; i++)
+        snprintf(http->etags[i], sizeof(http->etags[i]), "\"%016" PRIx64 "\"",
+                 fr_xxh3(http->assets[i].bytes, http->assets[i].size));
     struct fr_http_server_options server = {.host = options->host,
                                             .port = options->port,
                                             .head_ms = options->head_ms ? options->head_ms : FR_HTTP_HEAD_MS,
@@ -212,6 +276,14 @@ void fr_http_publish(struct fr_http *http, const char *path, int status, const c
     http->documents[i].content_type = content_type;
     pthread_mutex_unlock(&http->lock);
     fr_buffer_release(&old);
+}
+
+void fr_http_serve(struct fr_http *http, const char *path, fr_http_render *render, void *self)
+{
+    pthread_mutex_lock(&http->lock);
+    FR_CHECK(http->n_rendered < FR_HTTP_RENDERED_MAX);
+    http->rendered[http->n_rendered++] = (struct rendered){path, render, self};
+    pthread_mutex_unlock(&http->lock);
 }
 
 int fr_http_watch(struct fr_http *http, const char *loop, int64_t watchdog_ms)

@@ -79,10 +79,11 @@ bool fr_series_of_process(struct fr_process_series *state, struct fr_registry *r
     if (!state->looked_ns)
         state->start_seconds = start_seconds(clock);
     state->looked_ns = now_ns;
+    state->resident_bytes = resident_bytes();
     struct rlimit limit;
     bool limited = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     fr_series_set(registry, FR_SERIES_PROCESS_CPU_SECONDS_TOTAL, NULL, (double)fr_clock_process_ns() / 1e9);
-    fr_series_set(registry, FR_SERIES_PROCESS_RESIDENT_MEMORY_BYTES, NULL, resident_bytes());
+    fr_series_set(registry, FR_SERIES_PROCESS_RESIDENT_MEMORY_BYTES, NULL, state->resident_bytes);
     fr_series_set(registry, FR_SERIES_PROCESS_OPEN_FDS, NULL, open_descriptors());
     fr_series_set(registry, FR_SERIES_PROCESS_MAX_FDS, NULL, limited ? (double)limit.rlim_cur : (double)INFINITY);
     fr_series_set(registry, FR_SERIES_PROCESS_START_TIME_SECONDS, NULL, state->start_seconds);

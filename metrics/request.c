@@ -1,5 +1,6 @@
 /* Parses request heads (contract: request.h). A request to this server is only a path, so the only
- * headers that are read are those about keeping the connection, about a body, and Host. Everything
+ * headers that are read are those about keeping the connection, about a body, about what the client
+ * has and takes (Accept-Encoding, If-None-Match), and Host. Everything
  * RFC 9112 calls ambiguous (folded lines, blanks before a colon, two hosts, control characters) is
  * refused instead of guessed. */
 #include "request.h"
@@ -86,6 +87,20 @@ static bool parse_host(struct text text, char *out)
     return true;
 }
 
+/* What follows the path: a query up to the fragment. */
+static void parse_query(struct text text, char *out)
+{
+    size_t size = 1;
+    while (size < text.size && text.at[size] != '#')
+        size++;
+    if (text.size < 2 || text.at[0] != '?')
+        return;
+    if (size <= FR_HTTP_QUERY_MAX)
+        memcpy(out, text.at + 1, size - 1);
+    else
+        out[0] = '?';
+}
+
 /* Origin form, or absolute form, whose host is the request's whatever the header says. */
 static bool parse_target(struct text target, struct fr_http_request *out, bool *absolute)
 {
@@ -109,6 +124,7 @@ static bool parse_target(struct text target, struct fr_http_request *out, bool *
         return out->method == FR_HTTP_OTHER; /* OPTIONS *, CONNECT host:port */
     if (size < FR_HTTP_PATH_MAX)
         memcpy(out->path, target.at, size);
+    parse_query((struct text){target.at + size, target.size - size}, out->query);
     return true;
 }
 
@@ -137,6 +153,25 @@ static void parse_connection(struct text value, struct fr_http_request *out)
         part = trimmed(more ? part : value);
         if (is(part, "close"))
             out->keep = false;
+    }
+}
+
+/* `gzip`, unless its weight is 0 (RFC 9110, 12.5.3). A client that names nothing gets the bytes as
+ * they are. */
+static void parse_encodings(struct text value, struct fr_http_request *out)
+{
+    struct text part, name;
+    for (bool more = true; more;) {
+        more = take(&value, ',', &part);
+        part = trimmed(more ? part : value);
+        bool weighed = take(&part, ';', &name);
+        if (!is(trimmed(weighed ? name : part), "gzip"))
+            continue;
+        part = trimmed(part);
+        bool refused = weighed && part.size >= 3 && strncasecmp(part.at, "q=0", 3) == 0;
+        for (size_t i = 3; refused && i < part.size; i++)
+            refused = part.at[i] == '.' || part.at[i] == '0';
+        out->gzip = !refused;
     }
 }
 
@@ -177,6 +212,11 @@ int fr_http_parse(const char *head, size_t size, struct fr_http_request *out)
             parse_connection(value, &request);
         } else if (is(name, "transfer-encoding") || (is(name, "content-length") && !is(value, "0"))) {
             request.body = true;
+        } else if (is(name, "accept-encoding")) {
+            parse_encodings(value, &request);
+        } else if (is(name, "if-none-match") && value.size < FR_HTTP_ETAG_MAX) {
+            memcpy(request.has, value.at, value.size);
+            request.has[value.size] = '\0';
         }
     }
     if (must_have_host && !has_host)

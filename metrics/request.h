@@ -5,16 +5,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { FR_HTTP_PATH_MAX = 64, FR_HTTP_HOST_MAX = 256 };
+enum { FR_HTTP_PATH_MAX = 64, FR_HTTP_HOST_MAX = 256, FR_HTTP_QUERY_MAX = 64, FR_HTTP_ETAG_MAX = 64 };
 
 enum fr_http_method { FR_HTTP_GET, FR_HTTP_HEAD, FR_HTTP_OTHER };
 
 struct fr_http_request {
     enum fr_http_method method;
     char path[FR_HTTP_PATH_MAX]; /* without query; a longer one is no document's: "" */
+    /* after the '?' of the path; "": none. A longer one is "?", which no document accepts. */
+    char query[FR_HTTP_QUERY_MAX];
     char host[FR_HTTP_HOST_MAX]; /* lower case, without port and brackets; "": none (HTTP/1.0) */
     bool keep;                   /* the client wants the connection to stay open */
     bool body;                   /* bytes follow the head that are not a next request */
+    bool gzip;                   /* the client takes gzip */
+    /* the entity tags that the client has, as it wrote them; "": none, or too many */
+    char has[FR_HTTP_ETAG_MAX];
 };
 
 /* Returns the size of the head in bytes with its blank line, or 0 if the blank line has not arrived

@@ -129,6 +129,8 @@ static const char *reason_of(int status)
     switch (status) {
     case 200:
         return "OK";
+    case 304:
+        return "Not Modified";
     case 400:
         return "Bad Request";
     case 403:
@@ -147,28 +149,41 @@ static const char *reason_of(int status)
     }
 }
 
-static void reply(struct connection *connection, int status, const char *content_type, const struct fr_buffer *body,
-                  bool with_body)
+/* What a browser may do with any answer: scripts, styles and requests of this server alone, nothing
+ * inside a text, no frame around it. */
+static const char POLICY[] =
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+    "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n"
+    "X-Content-Type-Options: nosniff\r\n";
+
+static void put_reply(struct connection *connection, const struct fr_http_reply *reply, bool with_body)
 {
     struct evbuffer *out = bufferevent_get_output(connection->stream);
+    const void *bytes = reply->stored ? (const void *)reply->stored : reply->body.data;
+    size_t size = reply->stored ? reply->stored_size : reply->body.size;
     enter(connection, PHASE_REPLY);
     bufferevent_disable(connection->stream, EV_READ);
-    evbuffer_add_printf(out,
-                        "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
-                        "X-Content-Type-Options: nosniff\r\n%s%s\r\n",
-                        status, reason_of(status), content_type, body->size,
-                        status == 405 ? "Allow: GET, HEAD\r\n" : "", connection->close ? "Connection: close\r\n" : "");
-    if (with_body)
-        evbuffer_add(out, body->data, body->size);
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\n%s", reply->status, reason_of(reply->status), POLICY);
+    if (reply->status != 304) /* which has the length of no body */
+        evbuffer_add_printf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", reply->content_type, size);
+    if (reply->etag)
+        evbuffer_add_printf(out, "Cache-Control: no-cache\r\nVary: Accept-Encoding\r\nETag: %s\r\n%s", reply->etag,
+                            reply->gzip ? "Content-Encoding: gzip\r\n" : "");
+    else
+        evbuffer_add_printf(out, "Cache-Control: no-store\r\n");
+    evbuffer_add_printf(out, "%s%s\r\n", reply->status == 405 ? "Allow: GET, HEAD\r\n" : "",
+                        connection->close ? "Connection: close\r\n" : "");
+    if (with_body && reply->status != 304)
+        evbuffer_add(out, bytes, size);
 }
 
 static void refuse(struct connection *connection, int status, const char *why)
 {
-    struct fr_buffer body = {0};
+    struct fr_http_reply reply = {.status = status, .content_type = "application/json"};
     connection->close = true;
-    fr_buffer_printf(&body, "{\"error\":\"%s\"}\n", why);
-    reply(connection, status, "application/json", &body, true);
-    fr_buffer_release(&body);
+    fr_buffer_printf(&reply.body, "{\"error\":\"%s\"}\n", why);
+    put_reply(connection, &reply, true);
+    fr_buffer_release(&reply.body);
 }
 
 /* Sets the series of connections. Runs on the HTTP thread, which counts them, before a request that
@@ -187,8 +202,7 @@ static void answer(struct connection *connection, const char *head, size_t size)
 {
     struct fr_http_server *server = connection->server;
     struct fr_http_request request;
-    struct fr_buffer body = {0};
-    const char *content_type = "application/json";
+    struct fr_http_reply reply = {.status = 200, .content_type = "application/json"};
     int status = fr_http_parse(head, size, &request);
     if (status) {
         refuse(connection, status, status == 505 ? "HTTP/1.0 or 1.1, please" : "not an HTTP request");
@@ -196,9 +210,9 @@ static void answer(struct connection *connection, const char *head, size_t size)
     }
     connection->close = !request.keep || request.body;
     tell(server);
-    status = server->options.answer(server->options.self, &request, &content_type, &body);
-    reply(connection, status, content_type, &body, request.method != FR_HTTP_HEAD);
-    fr_buffer_release(&body);
+    server->options.answer(server->options.self, &request, &reply);
+    put_reply(connection, &reply, request.method != FR_HTTP_HEAD);
+    fr_buffer_release(&reply.body);
 }
 
 static void on_readable(struct bufferevent *stream, void *self)

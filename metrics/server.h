@@ -3,6 +3,8 @@
 #ifndef FR_METRICS_SERVER_H
 #define FR_METRICS_SERVER_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buffer.h"
@@ -12,10 +14,19 @@
 
 struct fr_http_server;
 
-/* Answers one request: a status, the content type (static) and the body. Runs on the HTTP
+/* An answer is made text (`body`), or bytes that are there as long as the server (`stored`). */
+struct fr_http_reply {
+    int status;
+    const char *content_type; /* static */
+    struct fr_buffer body;    /* owned by the server */
+    const uint8_t *stored;    /* instead of `body`; NULL: none */
+    size_t stored_size;
+    bool gzip;        /* `stored` is compressed */
+    const char *etag; /* of `stored`, quoted; NULL: a client must not keep the answer */
+};
+/* Answers one request; *reply is zero except for a 200 of application/json. Runs on the HTTP
  * thread. */
-typedef int fr_http_answer(void *self, const struct fr_http_request *request, const char **content_type,
-                           struct fr_buffer *body);
+typedef void fr_http_answer(void *self, const struct fr_http_request *request, struct fr_http_reply *reply);
 
 struct fr_http_server_options {
     const char *host;

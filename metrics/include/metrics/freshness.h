@@ -54,4 +54,16 @@ enum fr_freshness_series {
  * if there are none. Any thread may call. */
 double fr_freshness_quantile(const struct fr_freshness *freshness, enum fr_freshness_series series, double q);
 
+/* Quantiles of the last 5 to 10 seconds, for charts: the observations since a moment that
+ * fr_freshness_window_move keeps that far in the past. One thread. */
+struct fr_freshness_window;
+struct fr_freshness_window *fr_freshness_window_new(void);
+void fr_freshness_window_free(struct fr_freshness_window *window);
+/* Call it at least once a second, or the window is longer. */
+void fr_freshness_window_move(struct fr_freshness_window *window, const struct fr_freshness *freshness,
+                              uint64_t now_ns);
+/* As fr_freshness_quantile; NaN if nothing reached the stage within the window. */
+double fr_freshness_window_quantile(const struct fr_freshness_window *window, const struct fr_freshness *freshness,
+                                    enum fr_freshness_series series, double q);
+
 #endif

@@ -8,6 +8,9 @@
  * closed; 64 connections, of which the one idle longest is closed for a new one, so that no
  * client is refused; 5 s for a head, 10 s to read a reply, 60 s between requests, all absolute.
  *
+ * Every answer carries a Content-Security-Policy that allows scripts, styles and requests of this
+ * server alone. Published and rendered documents must not be kept by a client (no-store).
+ *
  * /healthz (and /health) is computed per request from heartbeats and reasons: 200
  * {"status":"ok"|"degraded","reasons":[..]}, or 503 when a loop missed its watchdog, and only
  * then. */
@@ -18,13 +21,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "metrics/registry.h"
 
 struct fr_http;
 
-enum { FR_HTTP_CONNECTIONS_MAX = 64, FR_HTTP_HEADERS_MAX = 8192, FR_HTTP_HEAD_MS = 5000 };
+/* Bytes that never change, such as a script of the page. All members are borrowed. Clients may keep
+ * them and ask whether they still hold (ETag), and get them compressed if they take that. */
+struct fr_http_asset {
+    const char *path, *content_type;
+    const uint8_t *bytes, *gzip; /* gzip: the same compressed */
+    size_t size, gzip_size;
+};
+/* Makes a document when it is asked for, on the HTTP thread: a status and its text of
+ * application/json. The query is what follows the '?'. */
+typedef int fr_http_render(void *self, const char *query, struct fr_buffer *out);
+
+enum { FR_HTTP_ASSETS_MAX = 16, FR_HTTP_CONNECTIONS_MAX = 64, FR_HTTP_HEADERS_MAX = 8192, FR_HTTP_HEAD_MS = 5000 };
 
 struct fr_http_options {
     const char *host;         /* IPv4 or IPv6 address */
@@ -33,7 +48,9 @@ struct fr_http_options {
     size_t n_hosts;
     uint32_t head_ms; /* to receive a whole head; 0: FR_HTTP_HEAD_MS */
     const struct fr_clock *clock;
-    struct fr_registry *registry; /* rendered at /metrics */
+    struct fr_registry *registry;       /* rendered at /metrics */
+    const struct fr_http_asset *assets; /* [n_assets], at most FR_HTTP_ASSETS_MAX; borrowed */
+    size_t n_assets;
 };
 
 enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http **out,
@@ -45,6 +62,8 @@ uint16_t fr_http_port(const struct fr_http *http);
  * static strings. */
 void fr_http_publish(struct fr_http *http, const char *path, int status, const char *content_type, const void *body,
                      size_t size);
+/* Has every request of `path` answered by `render`, until fr_http_free. The path is static. */
+void fr_http_serve(struct fr_http *http, const char *path, fr_http_render *render, void *self);
 /* Heartbeats: a loop calls beat, with the index that watch returned, at least every watchdog_ms.
  * If it does not, /healthz answers 503 and names the loop. */
 int fr_http_watch(struct fr_http *http, const char *loop, int64_t watchdog_ms);

@@ -13,6 +13,7 @@
 struct fr_process_series { /* zeroed before the first call */
     uint64_t looked_ns;
     double start_seconds; /* Unix time */
+    double resident_bytes;
 };
 
 /* False when the last call that set them is less than a second ago. */
