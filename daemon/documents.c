@@ -19,8 +19,10 @@ struct fr_documents *fr_documents_new(void)
 
 void fr_documents_free(struct fr_documents *documents)
 {
-    if (documents)
+    if (documents) {
         fr_documents_shown_release(&documents->history);
+        fr_documents_page_release(&documents->page);
+    }
     free(documents);
 }
 
@@ -464,6 +466,7 @@ void fr_documents_publish(struct fr_service *service)
     document_ready(service, s, &json);
     publish(service, "/readyz", s->ready, &json);
     fr_documents_series(service, s);
+    fr_documents_page(service, s);
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);
     free(s);

@@ -7,6 +7,7 @@
 #include "ingest/ingest.h"
 #include "metrics/process_series.h"
 #include "metrics/thread_series.h"
+#include "page_documents.h"
 #include "readiness.h"
 #include "trainer/trainer.h"
 
@@ -24,11 +25,13 @@ struct fr_documents {
     struct fr_shown_history history;
     struct fr_thread_series times;
     struct fr_process_series process;
+    struct fr_page_documents page;
 };
 
 struct fr_documents *fr_documents_new(void);
+/* After fr_http_free: the server reads the history of /history. */
 void fr_documents_free(struct fr_documents *documents);
-/* Publishes /status, /auc, /readyz and the series. */
+/* Publishes /status, /auc, /readyz, the page and the series. */
 void fr_documents_publish(struct fr_service *service);
 
 /* ---- series.c ---- */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "documents.h"
+#include "page/page.h"
 #include "process_limits.h"
 #include "progress.h"
 #include "service.h"
@@ -205,6 +206,7 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
                                    .n_hosts = service->conf->metrics.n_hosts,
                                    .clock = service->clock,
                                    .registry = service->registry};
+    http.assets = fr_page_assets(&http.n_assets);
     enum fr_status status = fr_http_new(&http, &service->http, err);
     if (status != FR_OK)
         return status;
@@ -216,6 +218,7 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
                                           "stream",    "numbers", "dead_letters", "log"};
     for (size_t i = 0; i < FR_ARRAY_LEN(sources); i++)
         fr_http_reason(service->http, sources[i], NULL);
+    fr_documents_page_open(service);
     fr_documents_publish(service);
     if ((status = fr_service_open_device(&service->device, service->conf, err)) != FR_OK)
         return status;

@@ -1,0 +1,376 @@
+// The page: asks freshetd for /status, /auc and the new part of /history every two seconds while the page is visible, and shows them.
+// An element whose value a test compares with a document has data-key, and the number itself in data-value.
+import { drawModel } from "./model.js";
+import { dropCharts, makeChart, updateChart } from "./charts.js";
+
+const EVERY_MS = 2000, ANSWER_MS = 5000;
+const POINTS = { 1: 600, 10: 720, 60: 1440 }; // of a resolution, by its step in seconds
+const byId = (id) => document.getElementById(id);
+
+// ---- building ----
+
+export function element(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+// Only if it differs: a screen reader repeats what is set again.
+export function text(target, words) {
+  if (target.textContent !== words) target.textContent = words;
+}
+
+function fillCell(made, one) {
+  text(made, one.text ?? one);
+  if (one.key) Object.assign(made.dataset, { key: one.key, value: one.value });
+  return made;
+}
+
+// rows: [name, cell...]; a cell is a text, or {text, kind: class, key, value}. A table of the same rows keeps its elements, so that a reader stays where
+// it is.
+export function fillTable(id, head, rows, caption = "") {
+  const table = byId(id), names = rows.map((row) => row[0]).join("\n");
+  if (table.tBodies.length === 0 || table.dataset.rows !== names) {
+    table.dataset.rows = names;
+    table.replaceChildren(
+      element("caption", { className: caption ? "" : "hidden", textContent: caption || id }),
+      element("thead", {}, element("tr", {}, ...head.map((name, c) => element("th", { scope: "col", textContent: name, className: rows[0]?.[c]?.kind ?? "" })))),
+      element("tbody", {}, ...rows.map(([name, ...cells]) => element("tr", {}, element("th", { scope: "row", textContent: name }),
+        ...cells.map((one) => element("td", { className: one.kind ?? "" }))))));
+  }
+  if (caption) text(table.caption, caption);
+  rows.forEach(([, ...cells], r) => cells.forEach((one, c) => fillCell(table.tBodies[0].rows[r].cells[c + 1], one)));
+}
+
+// ---- words for numbers ----
+
+const unknown = (value) => value === null || value === undefined || Number.isNaN(value);
+export const count = (value) => (unknown(value) ? "–" : Math.round(value).toLocaleString("en"));
+function short(value) {
+  if (unknown(value)) return "–";
+  for (const [size, unit] of [[1e9, " G"], [1e6, " M"], [1e4, " k"]])
+    if (Math.abs(value) >= size) return (value / (unit === " k" ? 1e3 : size)).toFixed(value >= 1e5 && unit === " k" ? 0 : 1) + unit;
+  return value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+}
+function bytes(value) {
+  if (unknown(value)) return "–";
+  for (const [size, unit] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
+    if (value >= size) return `${(value / size).toFixed(value / size >= 100 ? 0 : 1)} ${unit}`;
+  return `${Math.round(value)} B`;
+}
+function seconds(value) {
+  if (unknown(value)) return "–";
+  if (value === 0) return "0 s";
+  if (value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 100) return `${value.toFixed(value < 10 ? 1 : 0)} s`;
+  if (value < 7200) return `${Math.round(value / 60)} min`;
+  return value < 172800 ? `${(value / 3600).toFixed(1)} h` : `${Math.round(value / 86400)} days`;
+}
+const ratio = (digits) => (value, axis) => (unknown(value) ? "–" : value.toFixed(axis ? Math.min(3, digits) : digits));
+const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+const when = (ms) => (Date.now() - ms > 86400000 ? new Date(ms).toLocaleString([], { hour12: false }) : clock(ms));
+
+// ---- documents ----
+
+async function get(path) {
+  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
+
+// The history at one resolution: `values[column][point]`, of which the first is of second `first`.
+const history = { step: 1, begin_ms: 0, second: -1, first: 0, columns: [], values: [] };
+
+function forget(step) {
+  Object.assign(history, { step, second: -1, first: 0, columns: [], values: [] });
+}
+
+async function followHistory() {
+  const step = history.step, since = Math.max(0, history.second);
+  const got = await get(`/history?step=${step}&since=${since}`);
+  if (step !== history.step) return; // another span was chosen meanwhile
+  const another = got.second < history.second || Math.abs(got.begin_ms - history.begin_ms) > 5000;
+  if (another && history.second >= 0) { // the daemon was started again, or its clock was set
+    forget(step);
+    history.begin_ms = got.begin_ms;
+    return followHistory();
+  }
+  const { first, values } = got.resolutions[0];
+  if (history.second < 0) Object.assign(history, { first, columns: got.columns, values: got.columns.map(() => []) });
+  const at = Math.max(0, (first - history.first) / step);
+  history.values.forEach((column, c) => {
+    while (column.length < at) column.push(null);
+    column.splice(at, column.length, ...values[c]);
+    column.splice(0, column.length - POINTS[step]);
+  });
+  history.begin_ms = got.begin_ms;
+  history.second = got.second;
+  history.first = first + (values[0].length - history.values[0].length) * step;
+}
+
+function column(name, task, halfLife) {
+  const c = history.columns.findIndex((one) => one.name === name && one.task === task && one.half_life === halfLife);
+  return c < 0 ? [] : history.values[c];
+}
+
+const newest = (values) => values[values.length - 1] ?? null;
+
+// ---- charts ----
+
+let model = null, drawn = []; // [{chart, columns: () => [values...], limit}]
+
+function addChart(parent, spec) {
+  drawn.push({ chart: makeChart(byId(parent), spec), series: spec.series });
+}
+
+const of = (name, label, more = {}) => ({ name: label, values: () => column(name), ...more });
+const limit = (value, label = "limit") => ({ name: label, values: (n) => Array(n).fill(value) });
+
+function addQualityCharts(task) {
+  const halfLives = history.columns.filter((one) => one.name === "auc" && one.task === task).map((one) => one.half_life);
+  const first = halfLives[0], loss = model.tasks.find((one) => one.name === task)?.loss;
+  if (loss !== "mse") {
+    addChart("quality-charts", {
+      title: "AUC by half-life", format: ratio(4), includeZero: false,
+      series: halfLives.map((name, i) => ({ name, band: true, values: () => column("auc", task, name), error: i === 0 ? () => column("auc_error", task, name) : null })),
+    });
+  }
+  addChart("quality-charts", {
+    title: `${loss === "mse" ? "Squared error" : "Log loss"}, half-life ${first}`, format: ratio(4), includeZero: false,
+    series: [{ name: loss === "mse" ? "mse" : "log loss", values: () => column(loss === "mse" ? "mse" : "logloss", task, first) }],
+  });
+  addChart("quality-charts", {
+    title: `Calibration, half-life ${first}`, format: ratio(3), includeZero: false,
+    series: [{ name: "predicted / observed", values: () => column("calibration", task, first) }, limit(1, "right")],
+  });
+}
+
+function addCharts() {
+  const limits = model.limits;
+  addChart("flow-charts", { title: "Samples a second", format: short, series: [of("samples_per_second", "trained")] });
+  addChart("flow-charts", { title: "Lag behind the log", format: seconds, series: [of("lag_seconds", "lag")], empty: "not known: no broker answers" });
+  addChart("flow-charts", { title: "Age of records when trained", format: seconds, series: [of("arrival_trained_p50", "median"), of("arrival_trained_p99", "p99")] });
+  addChart("flow-charts", { title: "Age of records when published", format: seconds, series: [of("arrival_published_p50", "median"), of("arrival_published_p99", "p99")] });
+  addChart("flow-charts", { title: "Epochs that wait for the delta topic", format: count, series: [of("outbox_epochs", "epochs")] });
+  addChart("state-charts", { title: "Rows", format: short, series: [of("rows", "rows"), of("pending", "keys that wait for admission")] });
+  addChart("state-charts", { title: "Rows a second", format: short, series: [of("admitted_per_second", "admitted"), of("expired_per_second", "expired")] });
+  addChart("state-charts", { title: "Memory", format: bytes, binary: true, series: [of("resident_bytes", "process"), of("store_bytes", "tables"), limit(limits.memory_limit)] });
+  addChart("state-charts", { title: "Journal", format: bytes, binary: true, series: [of("journal_bytes", "journal"), of("unfolded_bytes", "not folded"), limit(limits.journal_max)] });
+  addChart("state-charts", { title: "Disk", format: bytes, binary: true, series: [of("cold_bytes", "cold store"), of("disk_free_bytes", "free")] });
+}
+
+function updateCharts() {
+  const n = history.values[0]?.length ?? 0, times = Array.from({ length: n }, (_, i) => history.begin_ms + (history.first + i * history.step) * 1000);
+  const ready = column("ready"), shaded = times.map((t, i) => ({ t, bad: ready[i] !== 1 }));
+  const to = history.begin_ms + history.second * 1000, span = POINTS[history.step] * history.step * 1000;
+  const range = [Math.max(to - span, Math.min(times[0], to - 60000)), to];
+  for (const { chart, series } of drawn) {
+    const values = series.map((one) => one.values(n)), errors = series.map((one) => (one.error ? one.error() : null));
+    const banded = series.some((one) => one.band);
+    const point = (s, i) => {
+      const value = values[s][i] ?? null, error = errors[s] ? 1.96 * (errors[s][i] ?? 0) : 0;
+      return !banded ? value : value === null ? [null, null, null] : [value - error, value, value + error];
+    };
+    updateChart(chart, times.map((t, i) => [new Date(t), ...series.map((_, s) => point(s, i))]), shaded, history.step, range);
+  }
+}
+
+// ---- numbers ----
+
+function tile(key, name, value, words, more = "", share = null) {
+  let box = byId(`tile-${key}`);
+  if (!box) {
+    box = element("div", { id: `tile-${key}` }, element("dt", { textContent: name }), element("dd", { className: "value" }), element("dd", { className: "more" }, element("span")));
+    byId("tiles").append(box);
+  }
+  const [label, shown, below] = box.children;
+  text(label, name);
+  text(shown, words);
+  Object.assign(shown.dataset, { key, value: value ?? "" });
+  text(below.firstChild, more);
+  if (share === null) return;
+  const meter = byId(`meter-${key}`) ?? element("div", { id: `meter-${key}` }, element("i"));
+  meter.className = share > 0.9 ? "meter full" : "meter";
+  meter.firstChild.style.width = `${Math.min(100, 100 * share)}%`;
+  below.append(meter);
+}
+
+function sum(status, pick) {
+  return Object.values(status.tables).reduce((total, table) => total + pick(table), 0);
+}
+const expired = (table) => Object.values(table.expired).reduce((a, b) => a + b, 0);
+
+function showTiles(status, auc) {
+  const rate = newest(column("samples_per_second")), lag = status.ingest.lag_ms, age = newest(column("arrival_published_p99"));
+  const rows = sum(status, (table) => table.rows.ram), resident = newest(column("resident_bytes")), most = model.limits.memory_limit;
+  const [name, task] = Object.entries(auc.tasks)[0] ?? [], [half, block] = Object.entries(task?.decayed ?? {})[0] ?? [];
+  tile("samples", "Samples a second", status.samples.trained, short(rate), `${count(status.samples.trained)} trained`);
+  tile("lag_ms", "Lag", lag, lag === null ? "not known" : seconds(lag / 1000), status.ingest.connected ? (status.ingest.at_end ? "at the end of the log" : "behind the newest record") : "no broker answers");
+  tile("published_age", "Age when published", age, seconds(age), "p99, since the record's timestamp");
+  if (block) {
+    const number = block.auc ?? block.mse ?? null, isAuc = block.mse === undefined;
+    tile("auc", `${isAuc ? "AUC" : "Squared error"}, ${name}`, number, unknown(number) ? "–" : number.toFixed(4), `half-life ${half} of event time`);
+  }
+  tile("rows", "Rows", rows, short(rows), `${count(sum(status, (table) => table.pending))} keys wait for admission`);
+  tile("memory", "Memory", resident, bytes(resident), `of ${bytes(most)}`, unknown(resident) ? null : resident / most);
+}
+
+// 1.96 standard errors by Hanley and McNeil, as the daemon computes them for /history.
+function interval(block) {
+  const a = block.auc, p = block.weight * block.positive_rate, n = block.weight - p;
+  if (unknown(a) || !(p >= 1 && n >= 1)) return "";
+  const q1 = a / (2 - a), q2 = (2 * a * a) / (1 + a);
+  return ` ± ${(1.96 * Math.sqrt((a * (1 - a) + (p - 1) * (q1 - a * a) + (n - 1) * (q2 - a * a)) / (p * n))).toFixed(4)}`;
+}
+
+function showTasks(auc) {
+  const rows = [];
+  for (const [name, task] of Object.entries(auc.tasks))
+    for (const [half, block] of [...Object.entries(task.decayed), ["lifetime", task.lifetime]])
+      rows.push([`${name}, ${half}`,
+        { text: unknown(block.auc) ? "–" : block.auc.toFixed(4) + interval(block), key: `auc ${name} ${half}`, value: block.auc ?? "" },
+        block.mse === undefined ? ratio(4)(block.logloss) : `${ratio(4)(block.mse)} (mse)`, ratio(3)(block.calibration),
+        block.positive_rate === null ? "–" : block.positive_rate.toPrecision(3), short(block.weight)]);
+  fillTable("tasks", ["Task, half-life", "AUC", "Log loss", "Calibration", "Positive rate", "Weight"], rows);
+}
+
+function showTables(status) {
+  const maximum = Object.fromEntries(model.tables.map((table) => [table.name, table.rows_max]));
+  fillTable("tables", ["Table", "Rows", "Rows at most", "Waiting keys", "In memory", "Bytes", "Admitted", "Rejected", "Expired"],
+    Object.entries(status.tables).map(([name, table]) => [name, { text: count(table.rows.ram), key: `rows ${name}`, value: table.rows.ram },
+      maximum[name] ? count(maximum[name]) : "–", count(table.pending), count(table.resident), bytes(table.bytes), count(table.admitted), count(table.rejected), count(expired(table))]));
+}
+
+function showEpochs(status) {
+  const stages = [["Cut", "epoch", "the trainer ended it"], ["Durable", "durable", "on disk, synced"], ["Folded", "folded", "in the cold store"],
+    ["Sent", "sent", "to the delta topic"], ["Acknowledged", "acked", "by the delta topic"]];
+  fillTable("epochs", ["Stage", "Newest epoch", "Means"], [
+    ...stages.map(([name, key, words]) => [name, { text: count(status[key]), key, value: status[key] }, { text: words, kind: "text" }]),
+    ["Outbox", { text: count(status.outbox.epochs), key: "outbox_epochs", value: status.outbox.epochs },
+      { text: `${bytes(status.outbox.waiting_bytes)} wait for the delta topic`, kind: "text" }],
+    ["Held back", status.held ? "yes" : "no", { text: status.held || "publishing is not held", kind: "wrap" }],
+    ["Reading", status.paused ? "paused" : "on", { text: status.paused || "reading is not paused by a limit", kind: "wrap" }],
+  ], `Epochs of timeline ${status.timeline}`);
+  const stagesOfAge = ["trained", "durable", "published"];
+  fillTable("ages", ["Stage", "Median", "p90", "p99"], [
+    ...stagesOfAge.map((name) => [`Record to ${name}`, ...["p50", "p90", "p99"].map((q) => seconds(status.freshness[`arrival_${name}`][q]))]),
+    ...stagesOfAge.map((name) => [`Event to ${name}`, ...["p50", "p90", "p99"].map((q) => seconds(status.freshness[name][q]))]),
+  ], "Age of samples since the start");
+  fillTable("partitions", ["Topic and partition", "Offset", "Lag", "Samples", "Waits"], status.partitions.map((one) => [`${one.topic}/${one.partition}`,
+    count(one.offset), one.lag < 0 ? "–" : count(one.lag), count(one.samples), one.waits ? "yes" : "no"]));
+  text(byId("partitions-title"), `Partitions (${status.partitions.length})`);
+}
+
+// ---- state ----
+
+// What to do about a problem, by its place (docs/http.md, "Problems"); the problem's own text says what is wrong.
+const ADVICE = {
+  service: "The daemon starts or ends. If it stays so, its log names what it waits for.",
+  publisher: "Replicas get nothing new. Nothing is lost: epochs wait in the journal until the delta topic takes them.",
+  trainer: "Reading is paused until there is room again. Nothing is lost: records stay in their topic.",
+  durable: "Look at what it waits for: the disk under state_dir, or the topic of the dead letters.",
+  brokers: "Check that the brokers run and that this host reaches them. Reading continues by itself where it stopped.",
+  streams: "Check these partitions or files. The others are read meanwhile.",
+  transactions: "A producer has left a transaction open. Reading of its partition continues when the transaction ends or times out.",
+  records: "Look at what the dead letters say, and correct the producer or ingest.format; or the clock, where the text names one.",
+  dead_letter_sink: "Check the dead-letter topic or the disk. Until it takes the letters, no epoch becomes durable.",
+  lag: "If the lag falls, wait. If it grows, give the daemon more cores or the stream fewer samples.",
+  journal: "Make room under state_dir, or bring the delta topic back: acknowledged epochs are deleted.",
+  fold: "Check the disk under state_dir: space, errors, speed.",
+  savepoint: "Check the disk and the folder of the savepoints.",
+  snapshot: "Check snapshot.dir and the output of snapshot.hook. Replicas that begin now need a snapshot.",
+  dead_letters: "Look at the newest dead letters: each has its reason.",
+  numbers: "Publishing is held, so replicas keep the last good model. Look for broken values in the stream, or lower the learning rates.",
+  watermark: "Set this host's clock (NTP), or look for event times in the future.",
+  stream: "Look at the topics that are read.",
+  ingest: "If it does not end, restart the daemon: nothing is lost.",
+  log: "Check what reads standard error.",
+};
+
+const phases = { recovering: "Recovering: the state is loaded.", draining: "Draining: the last epoch is made durable and published, then the daemon ends." };
+
+function showState(status) {
+  const ready = newest(column("ready")) === 1, running = status.phase === "running";
+  const words = !running ? phases[status.phase] : ready ? `Running, ready${status.problems.length > 0 ? ", with problems." : "."}`
+    : `Running, not ready${status.problems.length > 0 ? ", with problems." : "."}`;
+  text(byId("state"), words);
+  byId("state").className = `state ${running && ready && status.problems.length === 0 ? "good" : "bad"}`;
+  const list = status.problems.map((one) => `${one.where} ${one.text}`).join("\n");
+  if (byId("problem-list").dataset.shown !== list) {
+    byId("problem-list").dataset.shown = list;
+    byId("problem-list").replaceChildren(...status.problems.map((one) =>
+      element("li", {}, element("b", { textContent: one.where }), one.text, " ",
+        element("time", { dateTime: new Date(one.since_ms).toISOString(), textContent: `since ${when(one.since_ms)}` }),
+        element("span", { className: "advice", textContent: ADVICE[one.where] ?? "" }))));
+  }
+  document.title = `${running && ready ? "" : "! "}${status.model} · Freshet`;
+}
+
+let answered = Date.now();
+
+function showSilence(error) {
+  text(byId("state"), `No answer since ${clock(answered)}: the daemon has ended, or this browser does not reach it. The numbers are from then.`);
+  byId("state").className = "state bad";
+  document.body.classList.add("stale");
+  console.info(error.message);
+}
+
+// ---- turns ----
+
+function chooseTask() {
+  const names = [...new Set(history.columns.filter((one) => one.task).map((one) => one.task))];
+  if (byId("task").length !== names.length) {
+    byId("task").replaceChildren(...names.map((name) => element("option", { textContent: name })));
+    byId("task-choice").hidden = names.length < 2;
+  }
+  return byId("task").value;
+}
+
+function showQuality() {
+  drawn = drawn.filter(({ chart }) => !byId("quality-charts").contains(chart.figure));
+  dropCharts(byId("quality-charts"));
+  addQualityCharts(chooseTask());
+}
+
+async function turn() {
+  const [status, auc] = await Promise.all([get("/status"), get("/auc"), followHistory()]);
+  if (!model) {
+    model = await get("/model");
+    document.body.classList.add("scripted");
+    drawModel(model);
+    addCharts();
+    showQuality();
+  }
+  answered = Date.now();
+  document.body.classList.remove("stale");
+  text(byId("seen"), `as of ${clock(answered)}, every ${EVERY_MS / 1000} s`);
+  showState(status);
+  showTiles(status, auc);
+  showTasks(auc);
+  showTables(status);
+  showEpochs(status);
+  updateCharts();
+}
+
+let waiting = null, busy = false, again = false;
+
+// One turn at a time; a call during a turn is one more turn after it.
+async function turns() {
+  again = busy;
+  if (busy || document.hidden) return; // nobody looks: nothing is asked
+  clearTimeout(waiting);
+  busy = true;
+  try {
+    await turn();
+  } catch (error) {
+    showSilence(error);
+  }
+  busy = false;
+  waiting = setTimeout(turns, again ? 0 : EVERY_MS);
+}
+
+document.addEventListener("visibilitychange", turns);
+byId("task").addEventListener("change", () => { showQuality(); updateCharts(); });
+for (const input of document.querySelectorAll("input[name=range]"))
+  input.addEventListener("change", () => { forget(+input.value); turns(); });
+turns();

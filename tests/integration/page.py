@@ -1,0 +1,119 @@
+"""The page at GET / in a real browser: what it shows is what /status and /auc say, in a healthy run and during an outage; nothing violates its policy.
+
+Needs Debian's package `chromium` (some 300 MB unpacked), which tests/packages leaves out; the first case needs none.
+"""
+import html
+import html.parser
+import os
+import pathlib
+import shutil
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import *  # noqa: E402,F403
+
+CONFIG = SOURCE / "conf/quickstart.yaml"
+SAMPLES = 20000
+
+
+class Dom(html.parser.HTMLParser):
+    """Values by data-key, the text of the element with id `state`, and the problems."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.values, self.texts, self.path = {}, {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag not in ("meta", "link", "input", "br"):
+            self.path.append(attributes.get("id") or tag)
+        if "data-key" in attributes:
+            self.values[attributes["data-key"]] = attributes["data-value"]
+
+    def handle_endtag(self, tag):
+        if self.path:
+            self.path.pop()
+
+    def handle_data(self, data):
+        for name in {"state", "problem-list", "model-summary", "model-picture"} & set(self.path):
+            self.texts[name] = self.texts.get(name, "") + data
+
+
+class Cases:
+    def __init__(self, work, broker):
+        self.work, self.broker = work, broker
+        tool("produce", "--brokers", broker.address, "--topic", "clicks", "--synthetic", "clicks", "--form", "array", "--count", SAMPLES)
+        self.daemon = work.daemon(CONFIG, work.path / "page.log", [f"ingest.brokers={broker.address}", f"state_dir={work.path / 'state'}",
+                                  "ingest.ready_lag=5s", "export.retention=all", "heartbeat=10m"])
+        self.quiet = wait_until(self.all_published, "everything trained and acknowledged")
+
+    def all_published(self):
+        status = self.daemon.json("/status")
+        done = status["samples"]["trained"] == SAMPLES and status["outbox"]["epochs"] == 0 and not status["problems"]
+        return status if done and self.daemon.json("/auc")["tasks"]["click"]["lifetime"]["weight"] == SAMPLES else None
+
+    def browse(self):
+        """The document after a few turns of the page's clock, which does not wait."""
+        if not shutil.which("chromium"):
+            skip("Debian's package chromium is not installed")
+        command = ["chromium", "--headless=new", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+                   "--disable-sync", "--disable-extensions", f"--user-data-dir={self.work.path / 'browser'}", "--enable-logging=stderr",
+                   "--virtual-time-budget=5000", "--dump-dom", f"http://127.0.0.1:{self.daemon.port}/"]
+        done = subprocess.run(command + (["--no-sandbox"] if os.getuid() == 0 else []), capture_output=True, text=True, timeout=PATIENCE)
+        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line and ":INFO:" not in line]
+        assert not console, "\n".join(console)
+        assert "data-key" in done.stdout, f"no script has run:\n{done.stdout[:2000]}\n{done.stderr[-2000:]}"
+        return Dom(done.stdout)
+
+    def every_place_of_a_problem_has_its_advice(self):
+        table = (SOURCE / "docs/http.md").read_text().split("### Problems")[1].split("## /auc")[0]
+        places = {name for line in table.splitlines() if line.startswith("| `") and "`where`" not in line for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+        advice = set(re.findall(r"^  (\w+): \"", (SOURCE / "page/page.js").read_text().split("const ADVICE = {")[1].split("\n};")[0], re.M))
+        assert len(places) > 10 and places <= advice, f"no advice for {places - advice}"
+
+    def the_page_without_scripts_says_model_and_state(self):
+        code, text = self.daemon.get("/")
+        assert code == 200 and "<h1>quickstart</h1>" in text and ">Running, ready.</p>" in text and "<li>" not in text, text[:1500]
+        rows = sum(table["rows"]["ram"] for table in self.quiet["tables"].values())
+        past = wait_until(lambda: (lambda d: d if self.column(d, "rows")[-1] == rows else None)(self.daemon.json("/history?step=1")), "the rows in the history")
+        assert any(rate and rate > 0 for rate in self.column(past, "samples_per_second")), self.column(past, "samples_per_second")
+
+    @staticmethod
+    def column(past, name):
+        return past["resolutions"][0]["values"][[column["name"] for column in past["columns"]].index(name)]
+
+    def what_the_page_shows_is_what_status_says(self):
+        def once():
+            before, dom, after = self.daemon.json("/status"), self.browse(), self.daemon.json("/status")
+            return (before, dom) if before["epoch"] == after["epoch"] == after["acked"] else None  # no heartbeat came between
+        status, dom = wait_until(once, "a document and a status of the same epoch")
+        task = self.daemon.json("/auc")["tasks"]["click"]
+        expected = {"samples": status["samples"]["trained"], "rows": sum(table["rows"]["ram"] for table in status["tables"].values()),
+                    **{key: status[key] for key in ("epoch", "durable", "sent", "acked")}, "outbox_epochs": 0, "auc": task["decayed"]["5m"]["auc"],
+                    **{f"rows {name}": table["rows"]["ram"] for name, table in status["tables"].items()},
+                    **{f"auc click {half}": block["auc"] for half, block in [*task["decayed"].items(), ("lifetime", task["lifetime"])]}}
+        shown = {key: float(dom.values[key]) for key in expected}
+        assert shown == expected, f"shown {shown}, said {expected}"
+        assert 0 < float(dom.values["memory"]) < 1 << 30 and dom.texts["state"] == "Running, ready." and not dom.texts.get("problem-list", "").strip(), dom.texts
+        assert "6 slots and 3 tables feed 5 layers" in dom.texts["model-summary"] and "mlp 64-32 → 32" in dom.texts["model-picture"], dom.texts
+
+    def an_outage_is_shown_with_every_problem(self):
+        self.broker.process.send_signal(signal.SIGSTOP)
+        try:
+            wait_until(lambda: any(one["where"] == "brokers" for one in self.daemon.json("/status")["problems"]), "the brokers as a problem")
+            assert "<li><b>brokers</b> " in self.daemon.get("/")[1]
+            dom = self.browse()
+            assert dom.texts["state"] == "Running, not ready, with problems.", dom.texts["state"]
+            for one in self.daemon.json("/status")["problems"]:
+                assert one["where"] in dom.texts["problem-list"], (one, dom.texts["problem-list"])
+            assert "Reading continues by itself" in dom.texts["problem-list"] and dom.values["lag_ms"] == "", dom.values
+        finally:
+            self.broker.process.send_signal(signal.SIGCONT)
+        wait_until(self.all_published, "the outage's end")
+
+
+with Workspace() as work, Broker() as broker:
+    run_cases(Cases(work, broker), ["every_place_of_a_problem_has_its_advice", "the_page_without_scripts_says_model_and_state",
+                                    "what_the_page_shows_is_what_status_says", "an_outage_is_shown_with_every_problem"])
