@@ -26,7 +26,7 @@ struct columns {
 static void column_of(struct columns *columns, const struct fr_history_column *column, double value)
 {
     if (columns->add_to)
-        (void)fr_history_add(columns->add_to, column); /* what is beyond the last column is not shown */
+        (void)fr_history_add(columns->add_to, column); /* false: no room */
     else if (columns->n < FR_HISTORY_COLUMNS_MAX)
         columns->values[columns->n++] = value;
 }

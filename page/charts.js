@@ -123,7 +123,7 @@ export function updateChart(chart, rows, shaded, step, range) {
       interactionModel: {}, gridLineWidth: 1, axisLineWidth: 1, highlightCircleSize: 3, labelsKMB: !chart.binary, labelsKMG2: chart.binary, xRangePad: 4, yRangePad: 4, rightGap: 8,
       axes: {
         x: { axisLabelFormatter: (date) => clock(+date, date.getSeconds() !== 0), pixelsPerLabel: 78, drawGrid: false },
-        y: { axisLabelFormatter: (value) => chart.format(value, true), axisLabelWidth: 58, pixelsPerLabel: 30 },
+        y: { axisLabelFormatter: (value) => chart.format(value, true), axisLabelWidth: 58, pixelsPerLabel: 22 },
       },
       underlayCallback: (context, area, graph) => shade(context, area, graph, chart),
       highlightCallback: (event, x) => selected !== x && select(x),

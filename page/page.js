@@ -45,7 +45,7 @@ export function fillTable(id, head, rows, caption = "") {
 // ---- words for numbers ----
 
 const unknown = (value) => value === null || value === undefined || Number.isNaN(value);
-export const count = (value) => (unknown(value) ? "–" : Math.round(value).toLocaleString("en"));
+const count = (value, axis) => (unknown(value) ? "–" : axis && !Number.isInteger(value) ? "" : Math.round(value).toLocaleString("en"));
 function short(value) {
   if (unknown(value)) return "–";
   for (const [size, unit] of [[1e9, " G"], [1e6, " M"], [1e4, " k"]])
@@ -209,7 +209,8 @@ function showTiles(status, auc) {
   tile("published_age", "Age when published", age, seconds(age), "p99, since the record's timestamp");
   if (block) {
     const number = block.auc ?? block.mse ?? null, isAuc = block.mse === undefined;
-    tile("auc", `${isAuc ? "AUC" : "Squared error"}, ${name}`, number, unknown(number) ? "–" : number.toFixed(4), `half-life ${half} of event time`);
+    tile("auc", `${isAuc ? "AUC" : "Squared error"}, ${name}`, number, unknown(number) ? "–" : number.toFixed(4),
+      unknown(number) && block.outside > 0.01 ? "the scores lie beyond the range in which AUC is measured" : `half-life ${half} of event time`);
   }
   tile("rows", "Rows", rows, short(rows), `${count(sum(status, (table) => table.pending))} keys wait for admission`);
   tile("memory", "Memory", resident, bytes(resident), `of ${bytes(most)}`, unknown(resident) ? null : resident / most);

@@ -1,6 +1,6 @@
 """The page at GET / in a real browser: what it shows is what /status and /auc say, in a healthy run and during an outage; nothing violates its policy.
 
-Needs Debian's package `chromium` (some 300 MB unpacked), which tests/packages leaves out; the first case needs none.
+Needs Debian's package `chromium` (124 MB to load, 414 MB on disk), which tests/packages leaves out; the first case needs none.
 """
 import html
 import html.parser

@@ -11,7 +11,8 @@
  * disk: the history begins with the process.
  *
  * Seconds are those of the monotonic clock since fr_history_new, so a wall clock that is set does
- * not tear the history; the document has the wall time at which second 0 began by the present clock.
+ * not tear the history; the document has the wall time at which second 0 began, by the present
+ * clock.
  *
  * Memory: 4 bytes a value, 2760 values a column; at most FR_HISTORY_COLUMNS_MAX columns, 1.4 MB.
  *

@@ -184,6 +184,35 @@ FR_CASE(an_epoch_without_samples_is_not_observed)
     close_scene(&scene);
 }
 
+static double recent_median(const struct scene *scene, struct fr_freshness_window *window, int64_t second)
+{
+    fr_freshness_window_move(window, scene->freshness, (uint64_t)(second + 1) * 1000000000u);
+    return fr_freshness_window_quantile(window, scene->freshness, FR_FRESH_ARRIVAL_TRAINED, 0.5);
+}
+
+/* A minute at 1 s of age, then a minute at 8 s, of which the quantiles of the whole life would show
+ * nothing for long; then nothing arrives. */
+FR_CASE(a_window_has_the_quantiles_of_the_last_ten_seconds)
+{
+    struct scene scene = open_scene();
+    struct fr_freshness_window *window = fr_freshness_window_new();
+    assert_true(isnan(recent_median(&scene, window, 0)));
+    for (int64_t second = 1; second <= 120; second++) {
+        fr_freshness_arrived(scene.freshness, now - (second <= 60 ? 1000 : 8000), 10, now);
+        double median = recent_median(&scene, window, second);
+        if (second <= 60 || second > 70)
+            assert_true(fabs(median / (second <= 60 ? 1 : 8) - 1) < 1.0 / 16);
+    }
+    assert_true(fabs(fr_freshness_quantile(scene.freshness, FR_FRESH_ARRIVAL_TRAINED, 0.5) - 1) < 1.0 / 16);
+    for (int64_t second = 121; second <= 124; second++)
+        assert_false(isnan(recent_median(&scene, window, second)));
+    for (int64_t second = 125; second <= 131; second++)
+        (void)recent_median(&scene, window, second);
+    assert_true(isnan(recent_median(&scene, window, 132)));
+    fr_freshness_window_free(window);
+    close_scene(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +224,7 @@ int main(void)
         cmocka_unit_test(arrivals_are_observed_at_every_stage_whatever_the_event_times),
         cmocka_unit_test(quantiles_are_right_where_buckets_are_wide),
         cmocka_unit_test(an_epoch_without_samples_is_not_observed),
+        cmocka_unit_test(a_window_has_the_quantiles_of_the_last_ten_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
