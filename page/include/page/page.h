@@ -1,13 +1,14 @@
 /* The page at GET / of freshetd: its scripts and styles, embedded at build, and its document, whose
  * head says in plain text what the daemon does, so that it is read without a script.
  *
- * Everything here is a constant or writes to the caller's buffer. Thread: any. */
+ * Thread: fr_page_assets fills its table and is called before other threads use it; the rest writes
+ * to the caller's buffer only, and any thread may call it. */
 #ifndef FR_PAGE_PAGE_H
 #define FR_PAGE_PAGE_H
 
 #include "metrics/http.h"
 
-/* What GET / refers to: scripts, styles, the chart library and its licence. Static. */
+/* What GET / refers to: scripts, styles, the chart library and its licence. The table is static. */
 const struct fr_http_asset *fr_page_assets(size_t *count);
 
 struct fr_page_problem {
