@@ -2,9 +2,12 @@
 # dygraphs draws the charts; Debian's libjs-dygraphs has it in one file, with its licence.
 enable_language(ASM)
 find_program(FR_GZIP gzip REQUIRED)
-find_file(FR_DYGRAPH_JS dygraph.min.js PATHS /usr/share/javascript/dygraphs NO_DEFAULT_PATH REQUIRED)
-find_file(FR_DYGRAPH_CSS dygraph.min.css PATHS /usr/share/javascript/dygraphs NO_DEFAULT_PATH REQUIRED)
-find_file(FR_DYGRAPH_LICENCE copyright PATHS /usr/share/doc/libjs-dygraphs NO_DEFAULT_PATH REQUIRED)
+find_file(FR_DYGRAPH_JS dygraph.min.js PATHS /usr/share/javascript/dygraphs NO_DEFAULT_PATH)
+find_file(FR_DYGRAPH_CSS dygraph.min.css PATHS /usr/share/javascript/dygraphs NO_DEFAULT_PATH)
+find_file(FR_DYGRAPH_LICENCE copyright PATHS /usr/share/doc/libjs-dygraphs NO_DEFAULT_PATH)
+if(NOT FR_DYGRAPH_JS OR NOT FR_DYGRAPH_CSS OR NOT FR_DYGRAPH_LICENCE)
+  message(FATAL_ERROR "dygraphs is missing: install Debian's libjs-dygraphs (tests/packages does), or set FR_DYGRAPH_JS, FR_DYGRAPH_CSS and FR_DYGRAPH_LICENCE")
+endif()
 
 # fr_page_bytes(target label=file...): the external arrays fr_page_<label> and, compressed, fr_page_<label>_gz, each with its end.
 function(fr_page_bytes target)

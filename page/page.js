@@ -270,7 +270,7 @@ const ADVICE = {
   publisher: "Replicas get nothing new. Nothing is lost: epochs wait in the journal until the delta topic takes them.",
   trainer: "Reading is paused until there is room again. Nothing is lost: records stay in their topic.",
   durable: "Look at what it waits for: the disk under state_dir, or the topic of the dead letters.",
-  brokers: "Check that the brokers run and that this host reaches them. Reading continues by itself where it stopped.",
+  brokers: "Nothing is lost: reading continues where it stopped.",
   streams: "Check these partitions or files. The others are read meanwhile.",
   transactions: "A producer has left a transaction open. Reading of its partition continues when the transaction ends or times out.",
   records: "Look at what the dead letters say, and correct the producer or ingest.format; or the clock, where the text names one.",

@@ -108,7 +108,7 @@ class Cases:
             assert dom.texts["state"] == "Running, not ready, with problems.", dom.texts["state"]
             for one in self.daemon.json("/status")["problems"]:
                 assert one["where"] in dom.texts["problem-list"], (one, dom.texts["problem-list"])
-            assert "Reading continues by itself" in dom.texts["problem-list"] and dom.values["lag_ms"] == "", dom.values
+            assert "reading continues where it stopped" in dom.texts["problem-list"] and dom.values["lag_ms"] == "", dom.values
         finally:
             self.broker.process.send_signal(signal.SIGCONT)
         wait_until(self.all_published, "the outage's end")
