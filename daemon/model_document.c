@@ -25,8 +25,8 @@ static void put_table(struct fr_json *json, const struct fr_conf_table *table)
 {
     fr_json_object(json, NULL);
     fr_json_text(json, "name", table->name);
-    if (table->has_rows_max)
-        fr_json_u64(json, "rows_max", table->rows_max);
+    if (table->expire.capacity.rows_max > 0)
+        fr_json_u64(json, "rows_max", table->expire.capacity.rows_max);
     fr_json_array(json, "parts");
     for (uint32_t p = 0; p < table->n_parts; p++) {
         fr_json_object(json, NULL);

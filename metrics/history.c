@@ -85,11 +85,6 @@ bool fr_history_add(struct fr_history *history, const struct fr_history_column *
     return true;
 }
 
-size_t fr_history_columns(const struct fr_history *history)
-{
-    return history->n_columns;
-}
-
 static int64_t present_second(const struct fr_history *history)
 {
     return (int64_t)((fr_mono_ns(history->clock) - history->begin_ns) / 1000000000u);

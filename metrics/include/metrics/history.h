@@ -56,7 +56,6 @@ void fr_history_free(struct fr_history *history);
 
 /* Adds a column, before the first values are put. False: there are FR_HISTORY_COLUMNS_MAX. */
 bool fr_history_add(struct fr_history *history, const struct fr_history_column *column);
-size_t fr_history_columns(const struct fr_history *history);
 /* Whether the present second has no values yet. */
 bool fr_history_due(const struct fr_history *history);
 /* Puts the values of the present second, one a column in the order in which columns were added;

@@ -179,7 +179,6 @@ FR_CASE(columns_are_bounded_and_so_is_memory)
         add(scene, "x", FR_HISTORY_MEAN);
     }
     assert_false(fr_history_add(scene->history, &(struct fr_history_column){.name = "one more"}));
-    assert_int_equal(fr_history_columns(scene->history), FR_HISTORY_COLUMNS_MAX);
     assert_true((size_t)(600 + 720 + 1440) * FR_HISTORY_COLUMNS_MAX * sizeof(float) < 1500000);
     for (int s = 0; s < 3; s++) {
         fr_history_put(scene->history, values);
