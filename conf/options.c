@@ -330,7 +330,7 @@ const struct fr_option fr_options[] = {
            "what a missing value reads as, before the transform; with `standardize` it then counts as a value given",
            .kinds = DENSE, .present = IN(fr_conf_slot, has_default), .views = MODEL,
            .computed =
-               "0; with `standardize` missing values are left out of mean and deviation and read as 0 behind it, times "
+               "0; with `standardize` missing values are left out of mean and deviation and read as 0 after it, times "
                "as (0, 0)"),
     ROW(BOOL, "slots.*.indicator", IN(fr_conf_slot, indicator), "false",
         "one more column behind the numbers: 1 where the value was missing", .kinds = DENSE, .views = MODEL),
@@ -446,7 +446,7 @@ const struct fr_option fr_options[] = {
            "largest record; it holds the widest row, the model's description and a commit with the offsets of 4096 "
            "partitions"),
     ROW(CHOICE, "export.on_loss", IN(fr_conf, export_.on_loss), "rebase",
-        "what happens when the topic lost its beginning, was made anew or is new for the state: it is filled with the "
+        "what happens when the topic lost its beginning, was deleted and created again or is new for the state: it is filled with the "
         "whole state as one merged epoch, or the daemon stops (exit 3)",
         .choices = FR_CHOICES(FR_DELTA_LOSSES)),
     RANGED(SIZE, "export.backlog_max", IN(fr_conf, export_.backlog_max), 0, TIB, "256MiB",

@@ -1,12 +1,13 @@
-/* Training with and without a snapshot beside it; a part of `freshet-bench snapshot`.
+/* Training with and without a snapshot at the same time; a part of `freshet-bench snapshot`.
  *
  * A trainer with journal and folds (bench_run.h) makes all rows of R16 with one id space for all
- * slots, about 1 GB of them, and goes on with ids by Zipf 1.05, while a thread at the daemon's nice
- * level writes snapshots of the cold store at the default `snapshot.rate`. The writer passes a gate
- * at each record. Windows of a second with the gate open and shut take turns, and which is
- * first does, too: what else a machine does moves both windows of a pair, and the median of many
- * pairs has an interval narrow enough for an aim of a few percent. A window with an open gate ends
- * when the writer has stopped at it. Folds are small, so that each window has its share of them.
+ * slots, about 1 GB of them, and continues with ids by Zipf 1.05, while a thread at the daemon's
+ * nice level writes snapshots of the cold store at the default `snapshot.rate`. The writer passes a
+ * gate at each record. Windows of a second alternate between an open and a shut gate, and pairs of
+ * windows alternate in which comes first: other work of the machine moves both windows of a pair,
+ * and the median of many pairs has an interval narrow enough for an aim of a few percent. A window
+ * with an open gate ends when the writer has stopped at it. Folds are small, so that each window
+ * has its share of them.
  *
  * Thread: the caller's (owner loop), the run's, the writer's. */
 #include <stdatomic.h>

@@ -211,7 +211,7 @@ enum { CHAINS = 24 }; /* enough for two units of a latency of 4 to 6 */
 
 __attribute__((target("avx512f"))) static double peak_flops(void)
 {
-    /* read anew for every chain, or the compiler would see that all are one */
+    /* read again for every chain, or the compiler would see that all are equal */
     static volatile float factors[2] = {0.75f, -1.25f};
     __m512 x = _mm512_set1_ps(factors[0]), y = _mm512_set1_ps(factors[1]), sum[CHAINS];
     double begin = fr_bench_now();

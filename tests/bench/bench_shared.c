@@ -2,8 +2,8 @@
  *
  * The same impressions twice, as groups and as plain samples (arrays of the same number of them),
  * with 8 and with 50 impressions a request: bytes, decoding on one core, training in this process.
- * Model: conf/bench_shared.yaml. The two train in turns in one run, each a machine of its own, so
- * that the ratio does not see the machine's other work. Thread: the caller's and the machines'
+ * Model: conf/bench_shared.yaml. The two train alternately in one run, each on a machine of its own,
+ * so that other work of the host does not change the ratio. Thread: the caller's and the machines'
  * pools. */
 #include <msgpack.h>
 #include <stdio.h>
@@ -231,7 +231,7 @@ int fr_bench_shared(struct fr_bench *bench)
         result = FR_TOOL_FAILED;
     }
     for (size_t i = 0; i < FR_ARRAY_LEN(groups) && result == FR_TOOL_OK; i++) {
-        fr_bench_progress("shared: %u impressions a request, groups and plain samples in turns", groups[i]);
+        fr_bench_progress("shared: %u impressions a request, groups and plain samples alternately", groups[i]);
         result = measure(bench, conf, groups[i]);
     }
     fr_conf_free(conf);

@@ -1,6 +1,6 @@
 """Ids that were chosen to meet, beside random ones: processor time of freshetd an id, real Kafka, new rows all of them.
 
-Usage: flood.py [IDS]. Three runs each, in turns; ends with 1 when crafted ids cost more than twice what random ones cost. The crafted ones share the upper and the
+Usage: flood.py [IDS]. Three runs each, alternately; ends with 1 when crafted ids cost more than twice what random ones cost. The crafted ones share the upper and the
 lower 20 bits of the unkeyed hash, as an attacker who knows the source but no salt would choose them.
 """
 import pathlib

@@ -40,7 +40,7 @@ static struct {
     const char *name;
     fr_emulated_kernel *kernel;
     const void *call;
-    uint32_t order[THREADS], next; /* threads in the order they begin in, and go on in */
+    uint32_t order[THREADS], next; /* threads in the order in which they begin and continue */
     uint32_t turn, n_fibers;       /* place in `order` of the next thread to run; fibers begun */
     enum state state[THREADS];
     uint32_t fiber_of[THREADS];
@@ -72,8 +72,8 @@ static void make_fiber(struct fiber *fiber)
     fr_emulate_make(&fiber->stack, fiber->memory, STACK_BYTES, fiber_main);
 }
 
-/* The fiber that goes on, or begins, after the running one. NULL: every thread waits or has ended,
- * so that release must let some go on. */
+/* Returns the fiber that continues, or begins, after the running one; NULL if every thread waits or
+ * has ended, so that release must let some continue. */
 static struct fiber *next_fiber(void)
 {
     while (run.turn < THREADS) {
@@ -172,7 +172,7 @@ void fr_emulate_shared(void *memory, size_t bytes)
     memset(memory, 0xff, bytes); /* NaN, as float and as double */
 }
 
-/* Lets the lanes of a warp go on; returns false if none of them waits. */
+/* Lets the lanes of a warp continue; returns false if none of them waits. */
 static bool release_warp(uint32_t first)
 {
     uint32_t waiting = 0, other = first;
@@ -194,8 +194,8 @@ static bool release_warp(uint32_t first)
     return true;
 }
 
-/* Called when every thread waits or has ended: lets those go on whose warp or block has met. False:
- * the block has ended. */
+/* Called when every thread waits or has ended: lets the threads continue whose warp or block has
+ * met. Returns false if the block has ended. */
 static bool release(void)
 {
     bool any = false;

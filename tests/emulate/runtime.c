@@ -1,17 +1,17 @@
 /* The queue on the processor: memory is the heap's, so that AddressSanitizer sees every access
  * beyond an allocation; products are plain loops over ascending k. Fresh memory is NaN.
  *
- * What is started is only written down, as late as a card may take it up: finish, or a release of
- * memory, does it. So host memory that is read before a wait, or written before a copy came past,
- * gives other numbers. The two streams are made to drift apart as far as joins allow: in turns the
- * copies beside come at once, before anything that computes, or not before somebody waits for them.
- * A missing join gives other numbers in one of the turns.
+ * A started operation is only recorded; it is executed as late as a card may execute it, by finish
+ * or by a release of memory. So host memory that is read before a wait, or written before a copy
+ * has read it, gives other numbers. The two streams drift apart as far as joins allow: alternately,
+ * the copies of the second stream are executed at once, before anything that computes, or only when
+ * a join waits for them. A missing join gives other numbers in one of the two orders.
  *
  * A download to memory that alloc_pinned did not give is done before the call returns, and counts
- * as a wait: a driver copies to pageable memory so (CUDA, "API synchronization behavior").
+ * as a wait, as a driver copies to pageable memory (CUDA, "API synchronization behavior").
  *
- * Errors can be ordered (fr_emulate_fail): no more memory, or a card that is lost at its n-th call.
- * As with a real one the first is kept, and nothing is done after it. */
+ * Errors can be requested (fr_emulate_fail): no more memory, or a card that is lost at its n-th
+ * call. As on a real card, the first error is kept, and nothing is executed after it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -37,7 +37,7 @@ BUGS = {
         "unit_device_networks", r"FAILED|exit -11"),
     "rows are scattered before they were sent": (
         "device_rows.c", [("device_rows.c", "    if (any)\n        fr_graph_device_send(device);\n", "    (void)any;\n")], "unit_device_networks", r"FAILED|exit -11"),
-    "a row that is made anew stays what the card has of its key": (
+    "a row that is made again keeps what the card has of its key": (
         "device_rows.c", [("device_rows.c", "if (absent || (fr_graph_device_is_made(rows, u) && !place->first))", "if (absent)")], "unit_device_made_rows", r"other bits"),
     "all parts of a row begin with the first one's numbers": (
         "rows.cu", [("rows.cu", "first_value(&part, start, part.value_offset + j)", "first_value(&part, start, j)")], "unit_device_made_rows", r"other bits"),

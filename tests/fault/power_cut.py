@@ -64,7 +64,7 @@ class Image:
         self.path, self.model, self.cut, self.mark, self.sent = path, model, cut, mark, sent
 
     def judge(self, run):
-        """What the state was opened at, and what lay beside it; an assertion fails where it is not what it must be."""
+        """Returns the epoch that the state opens at and what lies next to the state; an assertion fails where it is not what it must be."""
         state = self.path / "state"
         status, text = freshet("state", state)
         if status != 0:

@@ -27,7 +27,7 @@ DISK_MIB = 512
 
 
 class Stream(threading.Thread):
-    """Sends samples, each with a feature that no other one has, until it is told to end."""
+    """Sends samples, each with a feature that no other sample has, until its `ends` is set."""
 
     def __init__(self, address):
         super().__init__(daemon=True)

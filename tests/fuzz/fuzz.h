@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A copy of exactly size + extra bytes, so that whoever reads beyond it is caught. */
+/* A copy of exactly size + extra bytes, so that a read beyond it is caught. */
 static inline uint8_t *fuzz_copy(const void *bytes, size_t size, size_t extra)
 {
     uint8_t *copy = malloc(size + extra > 0 ? size + extra : 1);

@@ -67,7 +67,7 @@ class Backtest:
         assert self.compare(self.work.path / "live.json", self.work.path / "candidate") == same, "a document is as good as a state"
         _, table, _ = tool("compare", self.work.path / "live.json", self.work.path / "other")
         assert re.search(r"^\S+ +lifetime +auc +0\.\d+ +0\.\d+ +-?[\d.e-]+$", table, re.M) and "model live timeline 1" in table and "model other timeline 2" in table, table
-        print("ok a candidate ends where it is told")
+        print("ok a candidate ends at --until")
 
     def refusals(self):
         live = self.work.path / "live"

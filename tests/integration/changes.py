@@ -76,7 +76,7 @@ class Cases:
         assert tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", "live.delta")[1].strip().splitlines()[-1].startswith("verified:")
         records = [delta.parse(value) for messages in delta.read_topic(self.kafka.address, "live.delta").values() for _, value in messages]
         assert len({(record["e"], record["i"]) for record in records if record["k"] == "model"}) == 1 and len({record["fp"] for record in records}) == 1, \
-            "replicas go on with the model they have"
+            "replicas keep the model they have"
 
     def a_start_that_made_no_epoch_changes_nothing(self):
         state = self.work.path / "live"

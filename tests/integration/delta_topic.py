@@ -132,13 +132,13 @@ class Cases:
     def a_topic_moved_by_name_gets_the_whole_state(self):
         life = self.life("moved")
         life.live().drain()
-        life.daemon(["--until", "end"], topic="moved.anew", sets=["export.on_loss=stop"], wait_http=False).expect_exit(3)
+        life.daemon(["--until", "end"], topic="moved.new", sets=["export.on_loss=stop"], wait_http=False).expect_exit(3)
         life.produce(200)
-        life.to_the_end(topic="moved.anew")
-        life.expect_whole(topic="moved.anew")
+        life.to_the_end(topic="moved.new")
+        life.expect_whole(topic="moved.new")
         life.produce(100)
-        assert "event=rebase " not in life.to_the_end(topic="moved.anew").log(), "once is enough"
-        life.expect_whole(topic="moved.anew")
+        assert "event=rebase " not in life.to_the_end(topic="moved.new").log(), "once is enough"
+        life.expect_whole(topic="moved.new")
 
     def partitions_that_were_added_stay_empty(self):
         life = self.life("grown")
@@ -160,7 +160,7 @@ class Cases:
         life.expect_whole()
         assert "event=rebase " not in life.to_the_end().log(), "it is known where the topic begins"
 
-    def a_restored_copy_of_a_state_goes_on_with_a_topic_of_its_own(self):
+    def a_restored_copy_of_a_state_continues_with_a_topic_of_its_own(self):
         life = self.life("copied")
         life.live().drain()
         copy = self.work.path / "copy"
@@ -170,37 +170,37 @@ class Cases:
         refused = life.daemon(["--until", "end"], state=copy, wait_http=False)
         refused.expect_exit(3)
         assert "older copy of the state" in refused.log() and "export.topic" in refused.log()
-        life.to_the_end(state=copy, topic="copied.anew")
-        life.expect_whole(state=copy, topic="copied.anew")
+        life.to_the_end(state=copy, topic="copied.new")
+        life.expect_whole(state=copy, topic="copied.new")
         life.expect_whole()
 
     def a_kill_while_the_topic_is_filled_costs_nothing(self):
         life = self.life("killed")
         life.live().drain()
-        daemon = life.daemon(topic="killed.anew", wait_http=False)
+        daemon = life.daemon(topic="killed.new", wait_http=False)
         wait_until(lambda: "event=rebase_begin" in daemon.log(), "the topic is being filled")
         daemon.kill()
         life.produce(200)
-        daemon = life.daemon(topic="killed.anew")
+        daemon = life.daemon(topic="killed.new")
         wait_until(lambda: daemon.json("/status").get("outbox", {}).get("topic", {}).get("begin", 0) > 1, "the topic begins with a merged epoch")
         wait_until(lambda: daemon.json("/status")["samples"]["trained"] == life.count, "everything is trained")
         daemon.drain()
-        life.expect_whole(topic="killed.anew")
+        life.expect_whole(topic="killed.new")
 
-    def a_filling_that_was_cut_off_is_made_anew_without_new_samples(self):
+    def a_filling_that_was_cut_off_is_repeated_without_new_samples(self):
         life = self.life("half")
         life.live().drain()
         tool("snapshot", "--state-dir", life.state, "--dir", self.work.path / "elsewhere")  # the newest epoch is folded
         still = ["heartbeat=1d"]
         life.to_the_end(topic="half.whole", sets=still)
-        life.create("half.anew", NP)
+        life.create("half.new", NP)
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
         for partition, records in delta.read_topic(self.kafka.address, "half.whole").items():
             for _, value in records[:1 + partition]:  # as a kill leaves it
-                producer.produce("half.anew", value, partition=partition)
+                producer.produce("half.new", value, partition=partition)
         assert producer.flush(PATIENCE) == 0
-        life.to_the_end(topic="half.anew", sets=still)  # the later epoch is the drain's
-        life.expect_whole(topic="half.anew")
+        life.to_the_end(topic="half.new", sets=still)  # the later epoch is the drain's
+        life.expect_whole(topic="half.new")
 
     def _refuse(self, life, refuses):
         """Makes the broker refuse all records of the delta topic, or accept them again."""

@@ -1,5 +1,5 @@
-"""libfreshet_follow and `freshet follow` through outages of a real Kafka: brokers that are stopped or hang, a topic that is made anew, one that lost its beginning
-before or while a replica reads it. Meanwhile replicas continue to serve, their state reports what they wait for, and every replica ends with the daemon's last epoch.
+"""libfreshet_follow and `freshet follow` through outages of a real Kafka: brokers that are stopped or hang, a topic that is created again, one that lost its
+beginning before or while a replica reads it. Meanwhile replicas continue to serve, their state reports what they wait for, and every replica ends with the daemon's last epoch.
 """
 import ctypes
 import pathlib
@@ -161,24 +161,24 @@ class Cases:
             follow.serves(self.more(daemon))
         daemon.drain()
 
-    def a_topic_made_anew_is_taken(self):
-        daemon = self.daemon("anew", "snapshot.every=1h")
+    def a_topic_created_again_is_followed(self):
+        daemon = self.daemon("again", "snapshot.every=1h")
         self.more(daemon, 600)
         wait_until(lambda: daemon.json("/status")["snapshot"]["current"], "a snapshot")
-        folder = self.work.path / "anew/snapshots"
-        with Follow(self.kafka.address, "anew.delta") as follow, Follow(self.kafka.address, "anew.delta", snapshots=folder) as hinted:
+        folder = self.work.path / "again/snapshots"
+        with Follow(self.kafka.address, "again.delta") as follow, Follow(self.kafka.address, "again.delta", snapshots=folder) as hinted:
             follow.serves(daemon.json("/status")["epoch"])
             hinted.serves(daemon.json("/status")["epoch"])
             daemon.drain()
-            self.admin.delete_topics(["anew.delta"])["anew.delta"].result(PATIENCE)
-            wait_until(lambda: "anew.delta" not in self.admin.list_topics(timeout=10).topics, "the topic is gone")
+            self.admin.delete_topics(["again.delta"])["again.delta"].result(PATIENCE)
+            wait_until(lambda: "again.delta" not in self.admin.list_topics(timeout=10).topics, "the topic is gone")
             wait_until(lambda: follow.problem() and hinted.problem(), "both say so")
-            daemon = self.daemon("anew", "snapshot.every=1h")
+            daemon = self.daemon("again", "snapshot.every=1h")
             epoch = self.more(daemon)
             assert "event=rebase_begin" in daemon.log()
             follow.serves(epoch)
             hinted.serves(epoch)
-            assert follow.score() == hinted.score() == self.expected(daemon, "anew.delta") is not None
+            assert follow.score() == hinted.score() == self.expected(daemon, "again.delta") is not None
         daemon.drain()
 
     def a_topic_without_its_beginning_is_told_until_a_snapshot_comes(self):
@@ -227,7 +227,7 @@ class Cases:
             self.more(daemon)
             daemon.drain()
             last = last_epoch(state)
-            wait_until(lambda: re.search(rf"^epoch={last} ", log("with"), re.M) or followers["with"].poll() is not None, "it goes on")
+            wait_until(lambda: re.search(rf"^epoch={last} ", log("with"), re.M) or followers["with"].poll() is not None, "it continues")
             followers["with"].terminate()
             assert followers["with"].wait(PATIENCE) == 0, log("with")
         finally:
@@ -346,7 +346,7 @@ class Cases:
             assert follow.state().epoch == 0 and follow.score() is None and follow.caught_up(1) == AGAIN
         rc, out, error = tool("follow", "--brokers", self.kafka.address, "--topic", "copy.delta", "--until-idle", "1s", "--snapshot", folder, check=False)
         assert rc == 1 and said in error and not out, (out, error)
-        for model, begins in (("operated", r"snapshot epoch="), ("other", "$")):  # whoever names the model vouches for the topic
+        for model, begins in (("operated", r"snapshot epoch="), ("other", "$")):  # the caller that names the model vouches for the topic
             rc, out, error = tool("follow", "--brokers", self.kafka.address, "--topic", "copy.delta", "--until-idle", "1s", "--snapshot", folder, "--model", model, check=False)
             assert rc == 1 and re.match(begins, out), (model, out, error)
         try:

@@ -142,7 +142,7 @@ class Cases(Live):
         wait_until(lambda: daemon.log().count("event=hps_topic_begins_late") == len(DIMS), "both topics begin late")
         self.trained(daemon)
         daemon.drain()
-        restored = self.daemon("late", [f"state_dir={self.work.path / 'anew'}"], arguments=["--restore", self.work.path / "late/savepoints/whole"])
+        restored = self.daemon("late", [f"state_dir={self.work.path / 'restored'}"], arguments=["--restore", self.work.path / "late/savepoints/whole"])
         self.more(50)
         self.trained(restored)
         restored.drain()

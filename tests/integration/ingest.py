@@ -469,7 +469,7 @@ class Cases:
         assert refused == ["sober"], refused  # brokers compare the inflated size with the limit
         self.put("bomb", 0, 100)
         daemon = self.daemon("bomb", "topic: bomb", sets=["memory_limit=64MiB"])
-        wait_until(lambda: self.trained(daemon) == 100, "what comes behind it")
+        wait_until(lambda: self.trained(daemon) == 100, "the samples after the bomb are trained")
         peak = int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()).group(1)) << 10
         assert peak < size + (150 << 20), f"{peak >> 20} MiB at the most"
         wait_until(lambda: daemon.json("/status")["ingest"]["dead_without_value"] == 1, "a letter with its length and digest")

@@ -124,7 +124,7 @@ STILL = ["epoch_bytes_max=64KiB", "network.optimizer={sgd: {lr: 1e-30}}", "table
 
 
 def run_flat(work, kafka, form, cases):
-    """The same records again and again, in turns of equal backlog: after the first turns memory grows no more."""
+    """The same records again and again, in rounds of equal backlog: after the first rounds memory no longer grows."""
     topic = f"flat-{form}"
     heap = work.path / f"{topic}.heap"
     create_topic(kafka, topic)
@@ -143,11 +143,11 @@ def run_flat(work, kafka, form, cases):
         wait_until(lambda: counts(daemon) == (n, n), f"{n} letters and {n} trained samples")
         return heap_bytes(heap), resident_bytes(daemon.process.pid)
 
-    turns = [turn(1 + i) for i in range(WARM_TURNS + FLAT_TURNS)][WARM_TURNS:]
+    sizes = [turn(1 + i) for i in range(WARM_TURNS + FLAT_TURNS)][WARM_TURNS:]
     third = FLAT_TURNS // 3
-    first, last = ([statistics.median(column) for column in zip(*part)] for part in (turns[:third], turns[-third:]))
+    first, last = ([statistics.median(column) for column in zip(*part)] for part in (sizes[:third], sizes[-third:]))
     grown = [int(b - a) for a, b in zip(first, last)]
-    said = f"turn by turn in KiB: {[(h >> 10, r >> 10) for h, r in turns]}"
+    said = f"turn by turn in KiB: {[(h >> 10, r >> 10) for h, r in sizes]}"
     assert first[0] > 1 << 20, "the heap was not counted"
     assert grown[0] <= HEAP_MAX, f"in {2 * third * ROUNDS * len(cases)} malformed records the heap grows by {grown[0]} bytes; {said}"
     assert grown[1] <= RESIDENT_MAX, f"in {2 * third * ROUNDS * len(cases)} malformed records resident memory grows by {grown[1]} bytes; {said}"

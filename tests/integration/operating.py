@@ -154,7 +154,7 @@ class Cases:
             daemon = self.daemon("unread", config=config, stderr=pipe.write)
             wait_until(lambda: trained(daemon) == 500, "500 samples")
             wait_until(lambda: reasons(daemon), "/healthz says that lines are lost")
-            wait_until(lambda: daemon.get("/healthz")[0] == 200 and daemon.get("/readyz")[0] == 200, "ready all the same")
+            wait_until(lambda: daemon.get("/healthz")[0] == 200 and daemon.get("/readyz")[0] == 200, "ready although lines are lost")
             assert daemon.json("/status")["log"]["lines_lost"] > 0
             daemon.process.send_signal(signal.SIGTERM)
             daemon.expect_exit(0)
@@ -315,7 +315,7 @@ class Cases:
             assert daemon.running() and daemon.json("/healthz")["status"] == "degraded"
             (disk / "other").unlink()
             (disk / "more").unlink()
-            wait_until(lambda: trained(daemon) == 21000, "reading goes on by itself")
+            wait_until(lambda: trained(daemon) == 21000, "reading continues by itself")
             daemon.drain()
             self.ledger_is_exact("filled", 21000, disk / "state")
         finally:
@@ -352,7 +352,7 @@ class Cases:
         produce(self.kafka.address, "letters", 100, 100)
         daemon = self.daemon("letters")
         wait_until(lambda: "dead-letter topic" in " ".join(daemon.json("/healthz")["reasons"]), "/healthz says that epochs wait for the dead-letter topic")
-        wait_until(lambda: trained(daemon) == 200, "training itself goes on")
+        wait_until(lambda: trained(daemon) == 200, "training itself continues")
         status = daemon.json("/status")
         assert all(p["dead_lettered"] == 0 for p in status["partitions"]), "an epoch is durable before its dead letter was acknowledged"
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})

@@ -31,7 +31,7 @@ def free_port():
 
 
 class Stream(threading.Thread):
-    """RATE samples a second until it is told to stop; the client keeps what it cannot send."""
+    """Sends RATE samples a second until `ended` is set; the client keeps what it cannot send."""
 
     def __init__(self, address):
         super().__init__(daemon=True)
@@ -137,7 +137,7 @@ def judge(prometheus, count, begin, before, restarted, away, back):
     window = int(end - begin) + 5
     for name in HISTORY:
         resets = prometheus.now(f"resets({name}[{window}s])")
-        assert resets and not any(resets), f"{name} was seen to begin anew: {resets}"
+        assert resets and not any(resets), f"{name} was seen to begin again at 0: {resets}"
     grown = max(prometheus.values("freshet_samples_trained_total", begin, end))
     steady = prometheus.values("rate(freshet_samples_trained_total[10s])", begin + 12, before)
     restart = prometheus.values("rate(freshet_samples_trained_total[10s])", before, restarted + 12)
@@ -145,10 +145,10 @@ def judge(prometheus, count, begin, before, restarted, away, back):
     connected = prometheus.values("freshet_connected", away + 2, back)
     lag = prometheus.values("freshet_lag_seconds", away + 2, back)
     print(f"produced {count} at {RATE} a second; counter {grown:.0f}; rate() steady {min(steady):.0f} to {max(steady):.0f}, over the restart {min(restart):.0f} to "
-          f"{max(restart):.0f}, at most {highest:.0f} (behind the outage); connected in the outage {min(connected):.0f}; lag then "
+          f"{max(restart):.0f}, at most {highest:.0f} (after the outage); connected in the outage {min(connected):.0f}; lag then "
           f"{sum(value != value for value in lag)} of {len(lag)} NaN")
     assert grown == count
-    # a restart retrains at most what was not durable; the outage's samples come at once behind it
+    # a restart retrains at most what was not durable; the outage's samples come at once after it
     assert max(restart) < 5 * RATE and highest < RATE * (OUTAGE + (back - away)) / 5, "rates that cannot be"
     assert min(connected) == 0 and any(value != value for value in lag), "an outage that cannot be seen"
 

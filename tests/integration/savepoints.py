@@ -129,7 +129,7 @@ class Cases:
         verified = tool("verify", "--state-dir", self.work.path / "restored", "--brokers", self.kafka.address, "--topic", "restored.delta")[1]
         assert verified.strip().splitlines()[-1].startswith("verified:"), verified
         self.lockstep("half")
-        assert private_hash(half) == private_hash(whole), "the state it was taken of goes on by itself"
+        assert private_hash(half) == private_hash(whole), "the state that the savepoint was taken of continues by itself"
         refused = self.daemon(LOCKSTEP, "lockstep", "misfit", ["export.quantize=i8"], arguments=["--restore", half / "savepoints/five"], wait_http=False)
         refused.expect_exit(3)
         assert "does not fit the model in" in refused.log() and "savepoints/five" in refused.log() and not (self.work.path / "misfit").exists(), "what is refused leaves no directory behind: " + refused.log()
@@ -191,14 +191,14 @@ class Cases:
         assert 2 <= timeline <= 7, timeline
         self.expect_followed("back", "live.delta", timeline)
 
-    def a_state_begun_anew_in_the_topic_of_a_lost_one(self):
-        refused = self.daemon(LIVE, "live", "anew", ["export.topic=live.delta"], wait_http=False)
+    def a_new_state_takes_over_the_topic_of_a_lost_one(self):
+        refused = self.daemon(LIVE, "live", "fresh", ["export.topic=live.delta"], wait_http=False)
         refused.expect_exit(3)
         assert "--new-timeline 1)" in refused.log(), refused.log()
-        daemon = self.daemon(LIVE, "live", "anew", ["export.topic=live.delta"], arguments=["--new-timeline", "1", "--until", "end"], wait_http=False)
+        daemon = self.daemon(LIVE, "live", "fresh", ["export.topic=live.delta"], arguments=["--new-timeline", "1", "--until", "end"], wait_http=False)
         daemon.expect_exit(0)
-        timeline = int(re.search(r"\btimeline=(\d+)", tool("state", self.work.path / "anew")[1]).group(1))
-        self.expect_followed("anew", "live.delta", timeline)
+        timeline = int(re.search(r"\btimeline=(\d+)", tool("state", self.work.path / "fresh")[1]).group(1))
+        self.expect_followed("fresh", "live.delta", timeline)
 
     # ---- another model beside the live one ----
 

@@ -60,7 +60,7 @@ class Cases(Live):
         self.trained(daemon)
         (directory, _, epoch, rows, _), = LINE.findall(tool("snapshot", "--state-dir", state)[1])
         assert int(rows) > 50, rows
-        assert len(json.loads((pathlib.Path(directory) / "MANIFEST.json").read_text())["delta_offsets"]) == 2, "it says where the topic goes on"
+        assert len(json.loads((pathlib.Path(directory) / "MANIFEST.json").read_text())["delta_offsets"]) == 2, "the manifest says where the topic continues"
         check(directory)
         self.current(daemon, pathlib.Path(directory).name)
         self.more(700)
@@ -358,7 +358,7 @@ class Cases(Live):
                 time.sleep(rng.random() * 0.3)
                 follower.kill()
                 assert follower.wait() == -signal.SIGKILL and epochs()[0] > int(current.rsplit("-", 1)[1]) >= 1, (current, epochs())
-                assert "passed_over" not in (self.work.path / f"killed {kill}.follow").read_text(), "it goes on from the snapshot"
+                assert "passed_over" not in (self.work.path / f"killed {kill}.follow").read_text(), "it continues from the snapshot"
                 begun.add(current)
             last, epochs = self.follow(topic, "last", "--snapshot", state / "snapshots")
             followers.append(last)

@@ -3,7 +3,7 @@
 Lockstep: one stream with memory for all rows, for about a third (and a memory_reserve) and for about a tenth of them, the last with a drain and a kill -9
 on the way: rows leave memory, and the private hashes are equal. Live: a daemon whose rows are more than its memory_limit trains to the end of the stream, and
 what it keeps resident stays within a tenth of the limit, with a memory_reserve and without. Damaged: bits turn in every block of the cold store under a daemon
-that reads from it, and it ends with exit 3, the file's name and what to do, as often as it is started; with the bits turned back the run goes on, and its
+that reads from it, and it ends with exit 3, the file's name and what to do, as often as it is started; with the bits turned back the run continues, and its
 private hash is the same.
 """
 import os

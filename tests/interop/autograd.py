@@ -10,7 +10,7 @@
 autograd_draw.py draws models and streams, autograd_network.py has the layers and losses, autograd_rules.py the optimizers, autograd_learner.py learns a batch.
 Compared are all parameters and all rows with their optimizer state; the optimizer state of layers shows in the batches after the first. A tensor may differ by
 half a percent of what it moved. Where that is not met, the PyTorch side learns once more in f32, with rounding noise on its gradients: what that moves by more than
-a tenth of the difference is cancellation (a gradient that is 0 but for rounding, under a rule that divides by its size), not an error; such tensors are counted.
+a tenth of the difference is cancellation (a gradient that is 0 except for rounding, under a rule that divides by its size), not an error; such tensors are counted.
 """
 import argparse
 import collections

@@ -80,7 +80,7 @@ class Run:
 
 
 def close(a, b, where):
-    """Equal but for rounding."""
+    """Equal except for rounding."""
     if isinstance(a, dict):
         assert a.keys() == b.keys(), where
         for key in a:
@@ -159,7 +159,7 @@ def main():
         assert len(base.lines) == len(expansion.lines), f"{len(base.lines)} lines of groups, {len(expansion.lines)} of plain samples"
         for a, b in zip(base.lines, expansion.lines):
             close(json.loads(a), json.loads(b), a[:80])
-        print(f"expanded: {len(base.lines)} lines equal but for rounding")
+        print(f"expanded: {len(base.lines)} lines equal except for rounding")
         unseen = list(random_groups(random.Random(12), True))[:20]
         Scores(work, kafka, grouped[-40:] + unseen).check(["grouped-group-msgpack", "grouped-block-json", "grouped-packed-msgpack"])
     print(f"{2 * len(ways) + 2} passed, 0 failed")

@@ -115,7 +115,7 @@ def sealed(record):
 
 
 def every_quantization_is_read():
-    """f32, f16, bf16 and i8 segments side by side, with `seen` and `st` of another writer beside them."""
+    """f32, f16, bf16 and i8 segments in one record, with the `seen` and `st` of another writer."""
     envelope = {"v": 1, "m": "golden", "fp": 7, "tl": 1, "e": 1, "from": 1, "dig": 9, "p": 0, "np": 1}
     values = [[1.0, -0.5], [3.140625, 0.0]]
     flat = sum(values, [])

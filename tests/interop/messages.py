@@ -1,7 +1,7 @@
 """Sample records of every form with every field, and what they decode to by docs/formats/samples.md alone; checked through `freshet decode`.
 
 tests/golden/messages.jsonl holds some whose bytes must never change their meaning: {"name", "format", "text" (json) or "hex" (msgpack), "expected": samples}, against
-messages.yaml. `messages.py --write` makes it anew. Beside them the test draws many random ones. Needs no Kafka."""
+messages.yaml. `messages.py --write` writes that file again. The test also draws many random records. Needs no Kafka."""
 import functools
 import itertools
 import json

@@ -85,7 +85,7 @@ def producers(kafka, topic):
 
 
 def what_is_fixed(work, kafka, config, sets):
-    """Partitions and quantization are fixed for a timeline; a topic that forgets is told of at start."""
+    """Partitions and quantization are fixed for a timeline; a topic with finite retention is reported at start."""
     for change, word in (("export.partitions=4", "partitions"), ("export.quantize=f32", "quantize")):
         daemon = work.daemon(config, work.path / f"{word}.log", [*sets, change], ["--until", "end"], wait_http=False)
         daemon.expect_exit(3)
@@ -110,7 +110,7 @@ def main():
         written = list(samples(rng, 21000))
         create_topic(kafka.address, "interop")
         last_of_runs, seen = [], Seen()
-        for part in range(0, len(written), 7000):  # each run goes on where the one before was drained
+        for part in range(0, len(written), 7000):  # each run continues where the one before was drained
             produce(kafka.address, "interop", rng, written[part:part + 7000])
             work.daemon(config, work.path / "live.log", sets, ["--until", "end"], wait_http=False).expect_exit(0)
             last_of_runs.append(int(re.search(r" epoch=(\d+)", tool("state", state)[1]).group(1)))

@@ -1,4 +1,4 @@
-"""A model trained in PyTorch goes on here (`freshet import`): the same scores within 1e-5 in the logit, and training that knows from its first sample what the
+"""A model trained in PyTorch continues here (`freshet import`): the same scores within 1e-5 in the logit, and training that knows from its first sample what the
 model learned. What does not fit is refused with its line, and leaves nothing behind.
 """
 import gzip
@@ -128,8 +128,8 @@ class Cases:
         worst = max(abs(math.log(p) - math.log1p(-p) - z) for p, z in zip(scores, logits))
         assert len(scores) == 300 and worst < 1e-5 and max(map(abs, logits)) > 1, worst
 
-    def adam_goes_on_where_it_was(self):
-        """Adam of the layers in PyTorch over batches of 64; its parameters and moments go on here over the next ones as they do there."""
+    def adam_continues_where_it_was(self):
+        """Adam of the layers in PyTorch over batches of 64; here its parameters and moments continue over the next batches as they do there."""
         torch.manual_seed(3)
         width, batch, before, after, lr, rng = 3, 64, 30, 20, 0.01, random.Random(12)
         drawing = [[rng.gauss(0, 1) for _ in range(width)] for _ in range(batch * (before + after))]

@@ -231,7 +231,7 @@ const struct fr_ops *fr_reference_ops(void)
 
 const struct fr_ops *fr_reference_bf16_ops(void)
 {
-    static struct fr_ops table; /* the same bytes whoever writes them */
+    static struct fr_ops table; /* every thread that writes it writes the same bytes */
     struct fr_ops bf16 = *fr_reference_ops();
     bf16.name = "reference-bf16";
     bf16.kernel = "reference bf16 1";

@@ -12,7 +12,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
-    """A run that gave no result; its row says why and the others go on."""
+    """A run that gave no result; its row says why, and the other runs continue."""
 
 
 def say(text):

@@ -1,4 +1,4 @@
-"""Freshet beside PyTorch and Vowpal Wabbit: equal samples, equal models, in turns; prints rates, processor time, memory and AUC and their ratios, writes JSON.
+"""Freshet beside PyTorch and Vowpal Wabbit: equal samples, equal models, alternate runs; prints rates, processor time, memory and AUC and their ratios, writes JSON.
 
 A row is a model on a stream: `empty`, the whole stream into empty tables, or `steady`, the second half of a stream over fewer ids, most of which are known
 by then. `--busy` adds both beside a process that wants a core. Start-up is outside the clock on both sides. A row whose AUCs differ by more than 0.002 is
@@ -26,7 +26,7 @@ import streams  # noqa: E402
 from measure import Busy, Failed, Progress, auc, child, say  # noqa: E402
 
 MODELS = ("r16", "r16_bf16", "light", "lr")
-PRECISE = {"r16_bf16": ("r16", ["network.precision=bf16"])}  # the model, and what freshetd is told beside its configuration; the peer stays f32
+PRECISE = {"r16_bf16": ("r16", ["network.precision=bf16"])}  # the model, and what freshetd gets besides its configuration; the peer stays f32
 TORCH_VARIANTS = ("sparse", "sparse+passive", "rows", "rows+compile", "rows+compile+passive", "rows+compile+reader", "rows+compile+reader+passive",
                   "fbgemm+compile+reader", "fbgemm+compile+reader+passive")
 SAME_AUC = 0.002
