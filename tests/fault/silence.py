@@ -162,11 +162,11 @@ class Case:
     def stop(self):
         self.daemon.process.send_signal(signal.SIGSTOP)
 
-    def go_on(self):
+    def resume(self):
         self.daemon.process.send_signal(signal.SIGCONT)
 
-    def make_anew(self, *counts):
-        """Of each partition of the first topic, how many records it has now."""
+    def create_again(self, *counts):
+        """Deletes the first topic and creates it again; its partitions get `counts` records."""
         self.delete(self.name)
         self.create(self.name)
         for partition, count in enumerate(counts):
@@ -250,7 +250,7 @@ class Cases:
     def on_first(self, name, **options):
         return Case(self, name, assignment=[[1]] * options.get("partitions", 1), **options)
 
-    def a_topic_made_anew_while_the_daemon_is_stopped_is_a_loss(self):
+    def a_topic_created_again_while_the_daemon_is_stopped_is_a_loss(self):
         more, equal, fewer = self.on_first("more"), self.on_first("equal"), self.on_first("fewer")
         one = self.on_first("one-of-two", partitions=2, more="one-of-two-too")
         earliest = self.on_first("earliest", on_loss="earliest")
@@ -261,15 +261,15 @@ class Cases:
         for case in stalled:
             case.stop()
         silent = self.silence()
-        more.make_anew(EACH + 200)
-        equal.make_anew(EACH)
-        fewer.make_anew(EACH - 200)
-        one.make_anew(EACH + 100, EACH + 100)
-        earliest.make_anew(EACH + 300)
-        latest.make_anew(EACH + 300)
+        more.create_again(EACH + 200)
+        equal.create_again(EACH)
+        fewer.create_again(EACH - 200)
+        one.create_again(EACH + 100, EACH + 100)
+        earliest.create_again(EACH + 300)
+        latest.create_again(EACH + 300)
         silent()
         for case in stalled:
-            case.go_on()
+            case.resume()
         more.expect_refused(f"more/0: the record at offset {EACH - 1} ", OTHER, restart=True)
         equal.expect_refused(f"equal/0: the record at offset {EACH - 1} ", OTHER)
         fewer.expect_refused("fewer/0: 200 records are missing at its end", f"the next offset is {EACH}")
@@ -283,11 +283,11 @@ class Cases:
         earliest.wait_trained(EACH + EACH + 310)
         latest.wait_trained(EACH + 10)
 
-    def a_topic_made_anew_while_it_is_read_is_a_loss(self):
+    def a_topic_created_again_while_it_is_read_is_a_loss(self):
         """The topic is filled beyond the position so soon that the client gets no error to report."""
         live = self.on_first("live")
         live.wait_trained(EACH)
-        live.make_anew(EACH + 200)
+        live.create_again(EACH + 200)
         live.expect_refused("live/0: ")
 
     def a_stop_without_a_change_loses_nothing(self):
@@ -306,7 +306,7 @@ class Cases:
             future.result(PATIENCE)
         silent()
         for case in stalled:
-            case.go_on()
+            case.resume()
         for case in stalled:
             case.expect_sound(EACH * case.partitions + 100)
         assert "event=unverified" in retention.daemon.log()
@@ -318,13 +318,13 @@ class Cases:
             case.wait_trained(EACH)
         silent = self.silence()
         self.network.hang()
-        hung.make_anew(EACH + 200)
+        hung.create_again(EACH + 200)
         kept.put(kept.name, 0, 100)
         silent()
         self.network.heal()
         hung.expect_refused(f"hung/0: the record at offset {EACH - 1} ", OTHER)
         self.network.hang()
-        cut.make_anew(EACH + 200)
+        cut.create_again(EACH + 200)
         kept.put(kept.name, 0, 100)
         self.network.cut()
         self.network.heal()
@@ -356,14 +356,14 @@ class Cases:
         os.kill(follower.pid(), signal.SIGCONT)
         wait_until(lambda: (seen := partition()) and seen.leader == ids[self.others.index(follower)], "the replica that lacks records leads")
         case.put("election", 0, 300)
-        case.go_on()
+        case.resume()
         case.expect_refused(f"election/0: the record at offset {EACH + 199} ", OTHER, restart=True)
 
 
 with Workspace() as work:
     cases = Cases(work)
     try:
-        run_cases(cases, ["a_topic_made_anew_while_the_daemon_is_stopped_is_a_loss", "a_topic_made_anew_while_it_is_read_is_a_loss", "a_stop_without_a_change_loses_nothing",
+        run_cases(cases, ["a_topic_created_again_while_the_daemon_is_stopped_is_a_loss", "a_topic_created_again_while_it_is_read_is_a_loss", "a_stop_without_a_change_loses_nothing",
                           "a_network_that_hangs_or_ends_connections_hides_no_other_topic", "an_unclean_election_while_the_daemon_is_stopped_is_a_loss"])
     finally:
         cases.close()

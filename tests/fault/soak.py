@@ -73,8 +73,8 @@ class Soak:
     def trained(self):
         return self.daemon.json("/status").get("samples", {}).get("trained", 0)
 
-    def goes_on(self):
-        """Waits until the daemon trains what is sent now, and says that all is well."""
+    def wait_until_caught_up(self):
+        """Waits until the daemon has trained everything sent so far and is ready."""
         target = self.stream.sent
         try:
             wait_until(lambda: self.runs() and self.trained() >= target, f"{target} samples trained")
@@ -190,13 +190,13 @@ class Soak:
             fault = self.rng.choice(faults)
             fault()
             self.counts[fault.__name__] = self.counts.get(fault.__name__, 0) + 1
-            self.goes_on()
+            self.wait_until_caught_up()
             if time.monotonic() - told > 60 or len(self.counts) == 1:
                 told = time.monotonic()
                 print(f"{(told - begin) / 60:5.1f} min {self.figures()}", flush=True)
             time.sleep(self.rng.uniform(0, 3))
         self.stream.end()
-        self.goes_on()
+        self.wait_until_caught_up()
         print(f"end       {self.figures()}", flush=True)
         self.daemon.drain()
         self.check()

@@ -146,7 +146,7 @@ def case_a_batch_beyond_the_limit(runs):
     assert runs.hash("tiny") == runs.hash("card"), "what was refused left a trace"
 
 
-def case_a_lost_card_is_exit_75_and_a_restart_goes_on(runs):
+def case_a_lost_card_is_exit_75_and_a_restart_continues(runs):
     for kind, calls in (("lost", 1), ("lost", 700), ("lost", 2500), ("memory", 3), ("memory", 60)):
         name = f"{kind}{calls}"
         daemon = runs.start(name, "cuda", runs.program, env={"FRESHET_EMULATED_FAILURE": f"{kind}:{calls}"})

@@ -181,7 +181,7 @@ class Cases:
             assert follow.score() == hinted.score() == self.expected(daemon, "again.delta") is not None
         daemon.drain()
 
-    def a_topic_without_its_beginning_is_told_until_a_snapshot_comes(self):
+    def a_topic_without_its_beginning_is_reported_until_a_snapshot_comes(self):
         daemon = self.daemon("headless")
         self.more(daemon)
         daemon.process.send_signal(signal.SIGSTOP)  # the daemon checks its topic once a minute, and would fill it
@@ -201,7 +201,7 @@ class Cases:
             assert follow.score() == self.expected(daemon, "headless.delta", snapshots=folder) is not None
         daemon.drain()
 
-    def a_follower_that_retention_overtakes_goes_on_from_a_snapshot(self):
+    def a_follower_that_retention_overtakes_continues_from_a_snapshot(self):
         daemon = self.daemon("slow")
         first = self.more(daemon)
         state, folder = self.work.path / "slow", self.work.path / "slow/snapshots"
@@ -265,7 +265,7 @@ class Cases:
             wait_until(follow.problem, "it says that there is no such topic")
             assert follow.caught_up(1) == AGAIN and follow.state().lag_records == UNKNOWN, "not known before the topic is open"
 
-    def a_topic_whose_records_were_deleted_is_told_from_one_that_is_read(self):
+    def a_topic_whose_records_were_deleted_is_distinguished_from_one_that_is_read(self):
         daemon, state = self.daemon("aged"), self.work.path / "aged"
         topic = ["--brokers", self.kafka.address, "--topic", "aged.delta"]
         self.more(daemon)

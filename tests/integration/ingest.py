@@ -322,7 +322,7 @@ class Cases:
         assert "100 records were deleted before they were read (retention)" in log, log[-800:]
         assert found == [(250, 350, 100), (200, 350, 150)], found
 
-    def a_topic_made_anew_is_a_loss_by_policy(self):
+    def a_topic_created_again_is_a_loss_by_policy(self):
         for topic, records, said in (("shorter", 50, "missing at its end"), ("longer", 300, "is not the one that was trained")):
             def damage():
                 self.delete(topic)
@@ -343,7 +343,7 @@ class Cases:
         assert producer.flush(PATIENCE) == 0
         return producer
 
-    def an_open_transaction_is_waited_for_and_told(self):
+    def an_open_transaction_is_waited_for_and_reported(self):
         """An open transaction in live mode, and in a bounded run. The run must reach what was committed after the transaction began, and an end that only the marker of an abort passes."""
         self.create("opened", 2)
         self.put("opened", 0, 100)
@@ -378,7 +378,7 @@ class Cases:
         positions, samples = self.positions("opened")
         assert samples == 320 and positions["opened", 0]["offset"] == 321, (samples, positions)
 
-    def a_deleted_topic_is_told_and_one_made_anew_stops(self):
+    def a_deleted_topic_is_reported_and_one_created_again_stops(self):
         self.create("vanished", 1)
         self.put("vanished", 0, 100)
         daemon = self.daemon("vanished", "topic: vanished")
@@ -489,8 +489,8 @@ def main():
         for case in (cases.several_topics_one_of_them_altered_while_running, cases.a_run_begins_and_ends_at_a_time, cases.files_come_first_and_a_kill_costs_nothing,
                      cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run, cases.files_alone_need_no_brokers_until_there_are_some,
                      cases.a_range_is_passed_over_and_a_kill_costs_nothing, cases.in_lockstep_a_range_passed_over_was_never_there, cases.retention_is_a_loss_by_policy,
-                     cases.a_topic_made_anew_is_a_loss_by_policy, cases.a_compacted_topic_is_refused, cases.an_open_transaction_is_waited_for_and_told,
-                     cases.a_deleted_topic_is_told_and_one_made_anew_stops, cases.a_wrong_format_takes_nothing_from_the_stream,
+                     cases.a_topic_created_again_is_a_loss_by_policy, cases.a_compacted_topic_is_refused, cases.an_open_transaction_is_waited_for_and_reported,
+                     cases.a_deleted_topic_is_reported_and_one_created_again_stops, cases.a_wrong_format_takes_nothing_from_the_stream,
                      cases.a_batch_that_inflates_is_in_memory_once):
             if not wanted or case.__name__ in wanted:
                 begin = time.monotonic()

@@ -292,7 +292,7 @@ class Cases:
         daemon.drain()
         self.ledger_is_exact("full", 2000)
 
-    def a_disk_that_fills_up_pauses_reading_which_goes_on_by_itself(self):
+    def a_disk_that_fills_up_pauses_reading_which_continues_by_itself(self):
         disk = self.work.path / "disk"
         disk.mkdir()
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)], capture_output=True).returncode != 0:
@@ -464,7 +464,7 @@ class Cases:
             assert login["sasl.password"] not in daemon.log(), "a password in the log"
             self.ledger_is_exact("locked", 300)
 
-    def a_probe_is_answered_whoever_else_is_connected(self):
+    def a_probe_is_answered_while_others_are_connected(self):
         create_topic(self.kafka.address, "crowd")
         daemon = self.daemon("crowd")
         wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")

@@ -156,7 +156,7 @@ class Cases(Live):
         replica, _ = self.independent(self.in_step("ended.delta"), [])
         assert replica.timeline == 2 and delta.dump_lines(replica) == dump(self.work.path / "nothing")
 
-    def kills_while_the_new_timeline_is_told_leave_one_that_replicas_follow(self):
+    def kills_while_the_new_timeline_is_published_leave_one_that_replicas_follow(self):
         savepoint, rng = self.saved("killed"), random.Random(7)
         snapshots = self.work.path / "again/snapshots"
         for turn in range(KILLS):

@@ -184,7 +184,7 @@ class Cases:
                 worst[name] = max(abs(a - b) for key in wanted for a, b in zip(got[key], wanted[key]))
         assert worst["moments"] < 1e-5 < 1e-3 < worst["afresh"], worst
 
-    def training_goes_on_from_it(self):
+    def training_continues_from_the_import(self):
         path, _ = self.samples("more", MORE, 6)
         ran = {}
         with Broker() as broker:

@@ -89,7 +89,7 @@ enum fr_series_kind {
       "How long the last snapshot of this process took to write.")                                                     \
     X(HPS_ROWS_TOTAL, COUNTER, "freshet_hps_rows_total", "Rows sent to topics of NVIDIA HPS, resends included.")       \
     X(HPS_DROPS_UNTOLD_TOTAL, COUNTER, "freshet_hps_drops_untold_total",                                               \
-      "Tombstones that topics of NVIDIA HPS cannot express: its consumers keep those rows.")                             \
+      "Tombstones that topics of NVIDIA HPS cannot express: its consumers keep those rows.")                           \
     X(DELTA_RETENTION_SHORT, GAUGE, "freshet_delta_retention_short",                                                   \
       "1 while the delta topic keeps less than export.retention needs; the log says what to set.")                     \
     X(EPOCH, GAUGE, "freshet_epoch", "Number of the newest epoch at each stage.")                                      \

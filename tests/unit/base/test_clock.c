@@ -8,7 +8,7 @@
 
 #include "fake_clock.h"
 
-FR_CASE(the_fake_moves_only_when_told)
+FR_CASE(the_fake_moves_only_when_it_is_advanced)
 {
     struct fr_clock_fake fake;
     fr_clock_fake_init(&fake, 1700000000000);
@@ -58,7 +58,7 @@ FR_CASE(a_deadline_is_so_far_from_now_and_a_year_at_most)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fake_moves_only_when_told),
+        cmocka_unit_test(the_fake_moves_only_when_it_is_advanced),
         cmocka_unit_test(the_system_clock_does_not_go_back),
         cmocka_unit_test(a_deadline_is_so_far_from_now_and_a_year_at_most),
     };

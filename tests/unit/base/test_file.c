@@ -202,7 +202,7 @@ FR_CASE(a_replacement_that_fails_anywhere_leaves_old_or_new_content)
     }
 }
 
-FR_CASE(a_full_disk_is_told_apart_from_a_broken_one)
+FR_CASE(a_full_disk_is_distinguished_from_a_broken_one)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -349,7 +349,7 @@ FR_CASE(what_is_no_regular_file_is_refused_where_others_put_files)
     alarm(0);
 }
 
-FR_CASE(read_tells_missing_from_unreadable)
+FR_CASE(read_distinguishes_missing_from_unreadable)
 {
     struct place *place = *state;
     struct fr_buffer buffer = {0};
@@ -568,7 +568,7 @@ int main(void)
         CASE(replace_creates_and_overwrites_with_mode_0600),
         CASE(replace_syncs_the_file_before_the_rename_and_the_directory_after),
         CASE(a_replacement_that_fails_anywhere_leaves_old_or_new_content),
-        CASE(a_full_disk_is_told_apart_from_a_broken_one),
+        CASE(a_full_disk_is_distinguished_from_a_broken_one),
         CASE(replace_does_not_follow_a_planted_link),
         CASE(replace_without_its_directory_says_not_found),
         CASE(short_writes_are_continued),
@@ -578,7 +578,7 @@ int main(void)
         CASE(read_takes_large_and_empty_files),
         CASE(a_file_without_a_size_is_read_to_its_end),
         CASE(what_is_no_regular_file_is_refused_where_others_put_files),
-        CASE(read_tells_missing_from_unreadable),
+        CASE(read_distinguishes_missing_from_unreadable),
         CASE(dir_make_makes_parents_with_mode_0700_and_accepts_existing),
         CASE(dir_make_does_not_take_a_file_for_a_directory),
         CASE(what_a_restart_cannot_mend_is_no_error_of_the_disk),

@@ -323,7 +323,7 @@ FR_CASE(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is)
     check_lines(lines, lost);
 }
 
-static void wait_and_tell(int told, int go, uint64_t number)
+static void report_lost_and_wait(int told, int go, uint64_t number)
 {
     char byte = 0;
     if (write(told, &number, sizeof(number)) != (ssize_t)sizeof(number) || read(go, &byte, 1) != 1)
@@ -336,11 +336,11 @@ static void lose_and_log(int told, int go)
     for (int i = 0; i < LINES; i++)
         fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
     (void)fr_log_lost(&unsaid);
-    wait_and_tell(told, go, unsaid);
+    report_lost_and_wait(told, go, unsaid);
     fr_log_surely(FR_LOG_INFO, "a", "after", NULL); /* the line lines_lost comes before this line */
-    wait_and_tell(told, go, unsaid);
+    report_lost_and_wait(told, go, unsaid);
     (void)fr_log_lost(&unsaid);
-    wait_and_tell(told, go, unsaid);
+    report_lost_and_wait(told, go, unsaid);
 }
 
 static void read_some(int fd, size_t size)

@@ -39,7 +39,7 @@ static void put(const char *path, const char *text)
     assert_int_equal(fclose(out), 0);
 }
 
-static struct fr_machine look(void)
+static struct fr_machine read_machine(void)
 {
     struct fr_machine machine;
     fr_machine_read(root, &machine);
@@ -48,12 +48,12 @@ static struct fr_machine look(void)
 
 FR_CASE(a_machine_without_groups_has_no_limit)
 {
-    struct fr_machine machine = look();
+    struct fr_machine machine = read_machine();
     assert_true(machine.online >= 1 && machine.allowed >= 1);
     assert_true(machine.quota == 0 && machine.limit == 0);
     assert_true(fr_machine_memory(&machine) == machine.memory);
     put("/proc/self/cgroup", "not a line\n\n0::\n");
-    machine = look();
+    machine = read_machine();
     assert_true(machine.quota == 0 && machine.limit == 0);
 }
 
@@ -66,7 +66,7 @@ FR_CASE(the_least_of_a_group_and_those_above_it_holds)
     put("/sys/fs/cgroup/pod/container/memory.max", "1073741824\n");
     put("/sys/fs/cgroup/pod/cpu.max", "800000 100000\n");
     put("/sys/fs/cgroup/pod/memory.max", "2147483648\n");
-    struct fr_machine machine = look();
+    struct fr_machine machine = read_machine();
     assert_true(machine.quota == 1.5 && machine.limit == 1073741824);
     assert_true(fr_machine_memory(&machine) == 1073741824);
 }
@@ -76,7 +76,7 @@ FR_CASE(a_path_of_the_host_that_is_not_mounted_ends_at_the_root)
     put("/proc/self/cgroup", "0::/elsewhere/of/the/host\n");
     put("/sys/fs/cgroup/cpu.max", "50000 100000\n");
     put("/sys/fs/cgroup/memory.max", "536870912\n");
-    struct fr_machine machine = look();
+    struct fr_machine machine = read_machine();
     assert_true(machine.quota == 0.5 && machine.limit == 536870912);
     assert_int_equal(fr_machine_processors(&machine), 1);
 }
@@ -90,7 +90,7 @@ FR_CASE(version_1_has_a_tree_for_each_controller)
     put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
     put("/sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "268435456\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    struct fr_machine machine = look();
+    struct fr_machine machine = read_machine();
     assert_true(machine.quota == 2.5 && machine.limit == 268435456);
 }
 
@@ -117,7 +117,7 @@ FR_CASE(affinity_is_the_processes_own)
         if (CPU_ISSET(i, &before))
             CPU_SET(i, &one);
     assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
-    struct fr_machine machine = look();
+    struct fr_machine machine = read_machine();
     assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
     assert_int_equal(machine.allowed, 1);
     assert_int_equal(fr_machine_processors(&machine), 1);

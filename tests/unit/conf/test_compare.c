@@ -92,7 +92,7 @@ FR_CASE(admission_and_expiry_can_change_but_no_gate_reads_a_sketch)
                    "tables.user.expire.weak: absent -> 0.5");
 }
 
-FR_CASE(an_optimizer_goes_on_from_the_state_of_its_like_only)
+FR_CASE(an_optimizer_continues_only_from_the_state_of_its_kind)
 {
     TAKEN("network.optimizer=adamw",
           "network.optimizer: adam -> adamw\nnetwork.optimizer.weight_decay: absent -> 0.01");
@@ -259,7 +259,7 @@ int main(void)
         cmocka_unit_test(equal_configurations_have_no_changes),
         cmocka_unit_test(what_training_goes_by_can_change_and_is_named_with_short_numbers),
         cmocka_unit_test(admission_and_expiry_can_change_but_no_gate_reads_a_sketch),
-        cmocka_unit_test(an_optimizer_goes_on_from_the_state_of_its_like_only),
+        cmocka_unit_test(an_optimizer_continues_only_from_the_state_of_its_kind),
         cmocka_unit_test(a_layer_without_an_optimizer_of_its_own_has_the_networks),
         cmocka_unit_test(what_replicas_hold_is_fixed_and_named_by_name),
         cmocka_unit_test(what_nothing_of_a_state_depends_on_can_change),

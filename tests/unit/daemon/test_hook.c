@@ -145,7 +145,7 @@ FR_CASE(a_hook_that_runs_is_ended_on_demand)
     close(from);
 }
 
-FR_CASE(a_program_that_is_missing_or_none_is_told_by_its_name)
+FR_CASE(a_missing_program_is_reported_by_its_name)
 {
     char path[] = "/tmp/freshet-hook-XXXXXX";
     struct fr_hook hook = {0};
@@ -162,7 +162,7 @@ FR_CASE(a_program_that_is_missing_or_none_is_told_by_its_name)
 
 /* ---- the snapshot thread's turns ---- */
 
-static void turn(struct fr_service *service)
+static void step_after_a_second(struct fr_service *service)
 {
     fr_clock_fake_advance_ms(&fake, 1000); /* the loop looks again */
     assert_int_equal(fr_step_snapshot(&service->loops.snapshot, &err), FR_AGAIN);
@@ -209,28 +209,28 @@ FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
     uint32_t wait_ms = 1000;
     for (uint64_t failure = 1; failure <= 12; failure++) {
         conf->snapshot.hook = failure % 2 ? fails : missing;
-        turn(service);
+        step_after_a_second(service);
         FR_UNTIL (!fr_hook_runs(&service->loops.snapshot.hook))
-            turn(service);
+            step_after_a_second(service);
         assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), failure);
         assert_non_null(strstr(told, failure % 2 ? "exit status 1" : "did not start"));
         assert_int_equal(retry->wait_ms, wait_ms);
         fake.mono_ns = retry->next_ns - 1000000001; /* more than one second before the next try */
-        turn(service);
+        step_after_a_second(service);
         assert_false(fr_hook_runs(&service->loops.snapshot.hook));
         assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), failure);
         wait_ms = 2 * wait_ms < 300000 ? 2 * wait_ms : 300000;
     }
     assert_string_equal(service->loops.snapshot.shared.announced.name, "");
     conf->snapshot.hook = succeeds;
-    turn(service);
+    step_after_a_second(service);
     FR_UNTIL (service->loops.snapshot.shared.announced.name[0])
-        turn(service);
+        step_after_a_second(service);
     assert_string_equal(service->loops.snapshot.shared.announced.name, "ctr-1-8");
     assert_string_equal(told, "");
     assert_int_equal(retry->wait_ms, 0);
     assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), 12);
-    turn(service); /* an announced snapshot is not announced again */
+    step_after_a_second(service); /* an announced snapshot is not announced again */
     assert_false(fr_hook_runs(&service->loops.snapshot.hook));
     service_free(service);
 }
@@ -251,7 +251,7 @@ FR_CASE(a_drain_runs_a_hook_at_once_that_had_failed_for_long_and_repeats_it_soon
     struct fr_retry *retry = &service->loops.snapshot.hook_retry;
     retry->wait_ms = 300000;
     retry->next_ns = fake.mono_ns + 300000u * UINT64_C(1000000);
-    turn(service);
+    step_after_a_second(service);
     assert_false(fr_hook_runs(&service->loops.snapshot.hook));
     atomic_store(&service->loops.snapshot.shared.last, FR_LAST_WANTED);
     for (uint64_t failure = 1; failure <= 8; failure++) {
@@ -275,7 +275,7 @@ int main(void)
         cmocka_unit_test_setup(a_hook_over_its_time_is_ended_with_all_that_it_started, begin),
         cmocka_unit_test_setup(what_a_hook_leaves_behind_ends_with_it, begin),
         cmocka_unit_test_setup(a_hook_that_runs_is_ended_on_demand, begin),
-        cmocka_unit_test_setup(a_program_that_is_missing_or_none_is_told_by_its_name, begin),
+        cmocka_unit_test_setup(a_missing_program_is_reported_by_its_name, begin),
         cmocka_unit_test_setup(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds, begin),
         cmocka_unit_test_setup(a_drain_runs_a_hook_at_once_that_had_failed_for_long_and_repeats_it_soon, begin),
     };

@@ -148,7 +148,7 @@ FR_CASE(epochs_of_another_model_than_the_files_are_refused)
     assert_non_null(strstr(err.text, "files of two states are mixed"));
 }
 
-FR_CASE(files_that_are_mixed_are_told_by_what_no_state_takes_over)
+FR_CASE(files_that_are_mixed_are_recognized_by_what_no_state_takes_over)
 {
     char command[128];
     assert_int_equal(start("seed=77", false), FR_OK);
@@ -174,7 +174,7 @@ int main(void)
         STATE_CASE(a_file_that_is_missing_beside_epochs_is_refused_with_the_remedy),
         STATE_CASE(a_file_that_is_cut_off_is_refused_by_name),
         STATE_CASE(epochs_of_another_model_than_the_files_are_refused),
-        STATE_CASE(files_that_are_mixed_are_told_by_what_no_state_takes_over),
+        STATE_CASE(files_that_are_mixed_are_recognized_by_what_no_state_takes_over),
     };
     return cmocka_run_group_tests_name("daemon identity", tests, NULL, NULL);
 }

@@ -113,7 +113,7 @@ static unsigned count(const char *text)
     return n;
 }
 
-static void turn_after(int64_t ms)
+static void log_progress_after(int64_t ms)
 {
     fr_clock_fake_advance_ms(&w->clock, ms);
     fr_progress_log(&w->progress, &w->service);
@@ -134,61 +134,61 @@ FR_CASE(the_start_says_what_runs_and_on_what)
 
 FR_CASE(a_line_a_minute_says_how_far_and_how_fast)
 {
-    turn_after(200);
+    log_progress_after(200);
     w->trainer.history.samples = 61000;
-    turn_after(59999);
+    log_progress_after(59999);
     assert_int_equal(count("event=progress"), 0);
-    turn_after(1);
+    log_progress_after(1);
     assert_non_null(strstr(log_text(), "event=progress samples=61000 rate=1000 lag_ms=140 rows=42 auc_click=0.7531 "
                                        "epoch=60 durable=59 published=58\n"));
-    turn_after(59999);
+    log_progress_after(59999);
     assert_int_equal(count("event=progress"), 1);
-    turn_after(1);
+    log_progress_after(1);
     assert_int_equal(count("event=progress samples=61000 rate=0 "), 1);
 }
 
-FR_CASE(a_pause_is_told_with_its_reason_and_its_end_with_its_duration)
+FR_CASE(a_pause_is_logged_with_its_reason_and_its_end_with_its_duration)
 {
-    turn_after(200);
+    log_progress_after(200);
     pause_by("memory_limit: 12 bytes of changed rows wait to be folded");
-    turn_after(200);
+    log_progress_after(200);
     assert_int_equal(count("level=warn component=daemon event=paused "
                            "reason=\"memory_limit: 12 bytes of changed rows wait to be folded\"\n"),
                      1);
     pause_by("memory_limit: 13 bytes of changed rows wait to be folded"); /* the same pause */
-    turn_after(1200);
+    log_progress_after(1200);
     assert_int_equal(count("event=paused"), 1);
     pause_by("");
-    turn_after(800);
+    log_progress_after(800);
     assert_int_equal(count("event=resumed after_seconds=2.0\n"), 1);
 }
 
 FR_CASE(many_pauses_are_one_pair_of_lines_and_a_count)
 {
-    turn_after(200);
+    log_progress_after(200);
     for (int i = 0; i < 10; i++) {
         pause_by("unfolded_max: 5 journal bytes wait for a fold");
-        turn_after(1000);
+        log_progress_after(1000);
         pause_by("");
-        turn_after(500);
+        log_progress_after(500);
     }
     assert_int_equal(count("event=paused"), 1);
     assert_int_equal(count("event=resumed"), 1);
-    turn_after(45000);
+    log_progress_after(45000);
     assert_int_equal(count("published=58 pauses=10 paused_seconds=5.0\n"), 1);
 }
 
 FR_CASE(a_pause_over_several_minutes_counts_in_each)
 {
-    turn_after(200);
+    log_progress_after(200);
     pause_by("journal_max: full");
-    turn_after(30000);
-    turn_after(30000);
+    log_progress_after(30000);
+    log_progress_after(30000);
     assert_int_equal(count(" pauses=1 paused_seconds=30.0\n"), 1);
-    turn_after(60000);
+    log_progress_after(60000);
     assert_int_equal(count(" pauses=0 paused_seconds=60.0\n"), 1);
     pause_by("");
-    turn_after(1000);
+    log_progress_after(1000);
     assert_int_equal(count("event=resumed after_seconds=91.0\n"), 1);
 }
 
@@ -206,7 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(the_start_says_what_runs_and_on_what),
         CASE(a_line_a_minute_says_how_far_and_how_fast),
-        CASE(a_pause_is_told_with_its_reason_and_its_end_with_its_duration),
+        CASE(a_pause_is_logged_with_its_reason_and_its_end_with_its_duration),
         CASE(many_pauses_are_one_pair_of_lines_and_a_count),
         CASE(a_pause_over_several_minutes_counts_in_each),
         CASE(the_end_has_epoch_samples_and_rows),

@@ -52,7 +52,7 @@ FR_CASE(a_broker_that_hangs_is_trouble_at_once_and_readiness_says_for_how_long)
     assert_string_equal(reason("publisher"), "");
 }
 
-FR_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_minute)
+FR_CASE(a_check_that_keeps_failing_is_logged_when_its_reason_changes_and_once_a_minute)
 {
     const struct fr_retry *retry = &w->service.loops.publish.retry;
     unsigned long long told = 0, lines = 0;
@@ -203,7 +203,7 @@ FR_CASE(an_epoch_that_cannot_be_written_is_offered_to_nobody)
     assert_int_equal(atomic_load(&w->service.loops.durable.shared.epoch), 0);
 }
 
-FR_CASE(an_epoch_waits_for_room_on_the_disk_and_goes_on_by_itself)
+FR_CASE(an_epoch_waits_for_room_on_the_disk_and_continues_by_itself)
 {
     cut_epoch(3, 0);
     w->append = FR_E_NO_SPACE;
@@ -286,7 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FR_STEP_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_good),
         FR_STEP_CASE(a_broker_that_hangs_is_trouble_at_once_and_readiness_says_for_how_long),
-        FR_STEP_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_minute),
+        FR_STEP_CASE(a_check_that_keeps_failing_is_logged_when_its_reason_changes_and_once_a_minute),
         FR_STEP_CASE(a_check_that_can_never_be_good_ends_the_loop),
         FR_STEP_CASE(nothing_is_read_before_the_delta_topic_is_known_to_be_ours),
         FR_STEP_CASE(a_stop_before_the_start_ends_reading),
@@ -298,7 +298,7 @@ int main(void)
         FR_STEP_CASE(an_epoch_that_no_topic_gets_is_of_a_timeline_that_no_topic_has),
         FR_STEP_CASE(a_given_up_epoch_is_never_durable),
         FR_STEP_CASE(an_epoch_that_cannot_be_written_is_offered_to_nobody),
-        FR_STEP_CASE(an_epoch_waits_for_room_on_the_disk_and_goes_on_by_itself),
+        FR_STEP_CASE(an_epoch_waits_for_room_on_the_disk_and_continues_by_itself),
         FR_STEP_CASE(a_drain_that_is_given_up_does_not_wait_for_room),
         FR_STEP_CASE(an_epoch_that_is_late_says_what_it_waits_for),
         FR_STEP_CASE(trouble_of_the_delta_topic_is_said_once_and_taken_back),

@@ -34,7 +34,7 @@ static void limit_is(uint64_t more, enum fr_pause why)
     assert_int_equal(w->limit, why);
 }
 
-FR_CASE(reading_pauses_at_each_limit_and_goes_on_below)
+FR_CASE(reading_pauses_at_each_limit_and_continues_below)
 {
     w->durable = (struct fr_durable_status){.epoch = 9, .acked = 8, .journal_bytes = 999};
     limit_is(1, FR_PAUSE_JOURNAL);
@@ -99,7 +99,7 @@ static void traffic(void)
     assert_int_equal(w->acknowledged, 5);
 }
 
-FR_CASE(limits_hold_and_acknowledgements_go_on_while_a_fold_runs)
+FR_CASE(limits_hold_and_acknowledgements_continue_while_a_fold_runs)
 {
     w->durable = (struct fr_durable_status){.epoch = 5, .unfolded_bytes = 100};
     w->beside_fold = traffic;
@@ -110,7 +110,7 @@ FR_CASE(limits_hold_and_acknowledgements_go_on_while_a_fold_runs)
 
 /* ---- the disk ---- */
 
-FR_CASE(reading_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room)
+FR_CASE(reading_pauses_before_the_disk_is_full_and_continues_when_there_is_room)
 {
     w->durable = (struct fr_durable_status){.epoch = 5, .acked = 5, .unfolded_bytes = 50, .cold_bytes = 70};
     w->produced = 30;
@@ -211,11 +211,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FR_STEP_CASE(what_is_acknowledged_last_is_passed_on_before_the_end),
         FR_STEP_CASE(what_is_acknowledged_is_passed_on_once),
-        FR_STEP_CASE(reading_pauses_at_each_limit_and_goes_on_below),
+        FR_STEP_CASE(reading_pauses_at_each_limit_and_continues_below),
         FR_STEP_CASE(a_hold_is_a_reason_until_it_ends),
         FR_STEP_CASE(limits_count_what_is_on_its_way),
-        FR_STEP_CASE(limits_hold_and_acknowledgements_go_on_while_a_fold_runs),
-        FR_STEP_CASE(reading_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room),
+        FR_STEP_CASE(limits_hold_and_acknowledgements_continue_while_a_fold_runs),
+        FR_STEP_CASE(reading_pauses_before_the_disk_is_full_and_continues_when_there_is_room),
         FR_STEP_CASE(a_fold_without_room_is_not_begun_and_tried_again),
         FR_STEP_CASE(a_fold_begins_at_unfolded_max),
         FR_STEP_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something),

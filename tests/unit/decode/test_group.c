@@ -138,7 +138,7 @@ FR_CASE(an_expanded_column_stays_so_and_copies_later_shared_values)
     assert_int_equal(key_at(f, SLOT_USER_ID, 4, 0), integer_key(f, SLOT_USER_ID, 100));
 }
 
-FR_CASE(a_cleared_batch_decides_anew)
+FR_CASE(a_cleared_batch_decides_again)
 {
     struct fixture *f = *state;
     accept_group(f, 2, 0);
@@ -237,7 +237,7 @@ FR_CASE(unknown_keys_of_groups_are_counted_once)
     assert_int_equal(f->batch->unknown_slots, 3);
 }
 
-FR_CASE(a_groups_keys_are_told_apart_around_its_items)
+FR_CASE(a_groups_keys_are_distinguished_around_its_items)
 {
     struct fixture *f = *state;
     refuse_json(
@@ -285,14 +285,14 @@ int main(void)
         CASE(single_samples_before_and_after_leave_a_column_shared),
         CASE(a_later_group_with_values_of_its_own_expands_a_column),
         CASE(an_expanded_column_stays_so_and_copies_later_shared_values),
-        CASE(a_cleared_batch_decides_anew),
+        CASE(a_cleared_batch_decides_again),
         CASE(a_group_is_never_split),
         CASE(the_rest_of_a_group_is_a_group),
         CASE(the_rest_of_a_group_is_copied_to_an_expanded_column),
         CASE(a_default_without_image_may_come_from_either_level),
         CASE(group_max_items_are_accepted),
         CASE(unknown_keys_of_groups_are_counted_once),
-        CASE(a_groups_keys_are_told_apart_around_its_items),
+        CASE(a_groups_keys_are_distinguished_around_its_items),
         CASE(a_record_whose_copies_would_be_huge_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

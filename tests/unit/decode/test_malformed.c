@@ -68,7 +68,7 @@ static void read_line(const uint8_t *text, size_t size, struct line *line)
 }
 
 /* True when the record is refused as the line says. */
-static bool refused_as_told(const struct line *line)
+static bool refused_as_expected(const struct line *line)
 {
     struct schema schema;
     schema_init(&schema, line->format);
@@ -115,7 +115,7 @@ FR_CASE(every_golden_malformed_record_is_refused_with_its_reason)
         const uint8_t *end = memchr(text.data + at, '\n', text.size - at);
         assert_non_null(end);
         read_line(text.data + at, (size_t)(end - text.data) - at, &line);
-        wrong += !refused_as_told(&line);
+        wrong += !refused_as_expected(&line);
         at = (size_t)(end - text.data) + 1;
     }
     fr_buffer_release(&line.bytes);

@@ -306,7 +306,7 @@ FR_CASE(a_name_that_differs_in_one_byte_is_no_slot)
     }
 }
 
-FR_CASE(many_unknown_slots_are_told_apart)
+FR_CASE(many_unknown_slots_are_distinguished)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.record_max = 1 << 20;
@@ -428,7 +428,7 @@ int main(void)
         CASE(an_id_is_any_value_and_ignored),
         CASE(unknown_slots_and_keys_are_ignored_and_counted),
         CASE(a_name_that_differs_in_one_byte_is_no_slot),
-        CASE(many_unknown_slots_are_told_apart),
+        CASE(many_unknown_slots_are_distinguished),
         CASE(a_declared_index_stands_for_the_slot),
         CASE(slots_come_in_any_order),
         CASE(eight_containers_and_strings_of_4096_bytes_are_within_the_limits),

@@ -179,7 +179,7 @@ static void check_changed(const struct world *w, uint32_t t)
     assert_int_equal(cache->n_changed, n);
 }
 
-static void lists_have_the_order_of_the_keys_whoever_looks(void **state)
+static void lists_have_the_order_of_the_keys_with_any_number_of_workers(void **state)
 {
     (void)state;
     struct world w;
@@ -228,7 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_is_found_until_it_is_erased),
-        cmocka_unit_test(lists_have_the_order_of_the_keys_whoever_looks),
+        cmocka_unit_test(lists_have_the_order_of_the_keys_with_any_number_of_workers),
         cmocka_unit_test(copies_of_every_length_arrive_before_the_arena_is_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,8 +79,8 @@ static void an_average_is_published(void **state)
 static double distance(struct twin *a, struct twin *b)
 {
     struct distance d = {0};
-    tw_settle(a);
-    tw_settle(b);
+    tw_fetch(a);
+    tw_fetch(b);
     for (size_t p = 0; p < fr_graph_parameter_count(a->graph); p++) {
         struct fr_parameter *x = &fr_graph_parameters(a->graph)[p], *y = &fr_graph_parameters(b->graph)[p];
         tw_add(&d, x->values, y->values, x->n_values);
@@ -314,7 +314,7 @@ static uint64_t hash_of_stream(const struct network *network, bool groups, size_
     for (uint64_t i = 0; i < (uint64_t)BATCHES * TURNS; i++) {
         (void)step_beside(&stream, i, beside);
         if (i % 4 == 2)
-            tw_settle(&stream.twin);
+            tw_fetch(&stream.twin);
     }
     uint64_t hash = tw_hash(&stream.twin);
     stream_close(&stream);
@@ -396,7 +396,7 @@ static void rows_of_one_batch_that_do_not_fit_are_an_error(void **state)
 
 /* A key that was removed and came back starts from its first values, even if the device still has
  * its old row. The batch that made the row does not see those values. */
-static void a_row_made_anew_is_not_the_one_of_before(void **state)
+static void a_row_made_again_is_not_the_earlier_one(void **state)
 {
     (void)state;
     struct twin a = {0}, b = {0};
@@ -439,7 +439,7 @@ int main(void)
         cmocka_unit_test(a_step_waits_once_and_copies_in_few_pieces),
         cmocka_unit_test(where_rows_are_changes_no_bit),
         cmocka_unit_test(rows_of_one_batch_that_do_not_fit_are_an_error),
-        cmocka_unit_test(a_row_made_anew_is_not_the_one_of_before),
+        cmocka_unit_test(a_row_made_again_is_not_the_earlier_one),
     };
     return cmocka_run_group_tests_name("device", cases, NULL, NULL);
 }

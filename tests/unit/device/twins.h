@@ -47,7 +47,7 @@ static inline void tw_close(struct twin *twin)
     memset(twin, 0, sizeof(*twin));
 }
 
-static inline void tw_settle(struct twin *twin)
+static inline void tw_fetch(struct twin *twin)
 {
     struct fr_err err = {0};
     if (fr_graph_fetch(twin->graph, &err) != FR_OK)
@@ -56,7 +56,7 @@ static inline void tw_settle(struct twin *twin)
 
 static inline uint64_t tw_hash(struct twin *twin)
 {
-    tw_settle(twin);
+    tw_fetch(twin);
     return fx_hash(&twin->fx, twin->graph);
 }
 
@@ -90,8 +90,8 @@ static inline void tw_near(const char *network, const char *what, struct distanc
 static inline void tw_compare(const char *network, struct twin *a, struct twin *b, double limit)
 {
     struct distance logits = {0}, rows = {0};
-    tw_settle(a);
-    tw_settle(b);
+    tw_fetch(a);
+    tw_fetch(b);
     for (uint32_t t = 0; t < a->fx.conf.n_tasks; t++)
         tw_add(&logits, fr_graph_logits(a->graph, t), fr_graph_logits(b->graph, t), a->fx.batch.n_samples);
     tw_near(network, "logits", logits, limit);

@@ -444,7 +444,7 @@ static void append_wide(struct fr_durable *durable, uint64_t e)
     fr_stage_release(&stage);
 }
 
-static void take_room(const struct scene *scene, uint64_t left)
+static void fill_disk(const struct scene *scene, uint64_t left)
 {
     char path[SCENE_PATH];
     uint64_t room;
@@ -472,7 +472,7 @@ static uint64_t fold_until_a_compaction_is_due(struct fr_durable *durable)
     return e;
 }
 
-FR_CASE(a_compaction_without_room_waits_and_goes_on_by_itself)
+FR_CASE(a_compaction_without_room_waits_and_continues_by_itself)
 {
     struct scene scene = scene_make(72);
     struct fr_err err = {0};
@@ -482,7 +482,7 @@ FR_CASE(a_compaction_without_room_waits_and_goes_on_by_itself)
     }
     struct fr_durable *durable = scene_open(&scene, false);
     uint64_t e = fold_until_a_compaction_is_due(durable);
-    take_room(&scene, 1200 << 10); /* for one fold of 768 KiB, not for a compaction's result too */
+    fill_disk(&scene, 1200 << 10); /* for one fold of 768 KiB, not for a compaction's result too */
     scene_fold(durable);
     FR_UNTIL (fr_cold_background_errors(durable->cold) > 0)
         continue;
@@ -592,7 +592,7 @@ int main(void)
         SCENE_CASE(files_of_an_interrupted_fold_are_removed_by_open),
         SCENE_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in),
         SCENE_CASE(a_fold_that_cannot_write_stops_the_object),
-        SCENE_CASE(a_compaction_without_room_waits_and_goes_on_by_itself),
+        SCENE_CASE(a_compaction_without_room_waits_and_continues_by_itself),
         SCENE_CASE(a_fold_that_fills_the_disk_with_its_last_bytes_is_made_again),
         SCENE_CASE(a_truncated_manifest_gives_the_same_state_or_a_refusal),
     };

@@ -163,7 +163,7 @@ FR_CASE(the_acknowledged_epoch_is_kept_over_a_close)
     fr_durable_close(durable);
 }
 
-FR_CASE(a_second_writer_is_refused_and_told_the_process)
+FR_CASE(a_second_writer_is_refused_with_the_process_that_holds_the_state)
 {
     struct scene scene = scene_make(7);
     struct fr_durable *durable = scene_open(&scene, false), *second = NULL;
@@ -488,7 +488,7 @@ FR_CASE(a_journal_of_many_files_opens_a_few_at_a_time)
 }
 
 /* Others (HTTP, Kafka) take their descriptors from the same limit. */
-FR_CASE(appends_go_on_when_the_process_has_no_descriptor_left)
+FR_CASE(appends_continue_when_the_process_has_no_descriptor_left)
 {
     struct scene scene = scene_make(86);
     struct rlimit limit, small;
@@ -524,7 +524,7 @@ int main(void)
         SCENE_CASE(another_head_rotates_the_file_and_each_epoch_keeps_its_own),
         SCENE_CASE(a_file_goes_when_folded_and_acknowledged_but_never_the_newest),
         SCENE_CASE(the_acknowledged_epoch_is_kept_over_a_close),
-        SCENE_CASE(a_second_writer_is_refused_and_told_the_process),
+        SCENE_CASE(a_second_writer_is_refused_with_the_process_that_holds_the_state),
         SCENE_CASE(small_files_are_replaced_whole_and_cannot_name_ours),
         SCENE_CASE(a_small_file_with_a_flipped_bit_is_refused_and_one_of_before_checksums_read),
         SCENE_CASE(a_visitors_error_stops_the_walk),
@@ -534,7 +534,7 @@ int main(void)
         SCENE_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims),
         SCENE_CASE(starts_leave_no_files_behind_in_the_cold_store),
         SCENE_CASE(a_journal_of_many_files_opens_a_few_at_a_time),
-        SCENE_CASE(appends_go_on_when_the_process_has_no_descriptor_left),
+        SCENE_CASE(appends_continue_when_the_process_has_no_descriptor_left),
     };
     return cmocka_run_group_tests_name("durable journal", tests, NULL, NULL);
 }

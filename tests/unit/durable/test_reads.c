@@ -64,7 +64,7 @@ static bool image_is(const struct expected *expected, uint64_t key, const struct
     return true;
 }
 
-static enum fr_status look(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+static enum fr_status check_image(void *self, size_t index, uint64_t hash, const struct fr_image *image)
 {
     struct expected *expected = self;
     assert_int_equal(index, expected->visits);
@@ -100,7 +100,7 @@ static void check_fetch(struct fr_durable *durable, struct expected expected, ui
     struct fr_err err = {0};
     n = choose_hashes(&expected, seed, n, hashes);
     expected.hashes = hashes;
-    struct fr_durable_reader reader = {&expected, look};
+    struct fr_durable_reader reader = {&expected, check_image};
     assert_int_equal(fr_durable_fetch(durable, expected.table, hashes, n, &reader, &err), FR_OK);
     assert_int_equal(expected.visits, n);
 }
@@ -108,7 +108,7 @@ static void check_fetch(struct fr_durable *durable, struct expected expected, ui
 static size_t scan(struct fr_durable *durable, struct expected expected, uint64_t first, uint64_t last)
 {
     struct fr_err err = {0};
-    struct fr_durable_reader reader = {&expected, look};
+    struct fr_durable_reader reader = {&expected, check_image};
     assert_int_equal(fr_durable_scan(durable, expected.table, first, last, &reader, &err), FR_OK);
     return expected.images;
 }
@@ -222,7 +222,7 @@ struct newest {
 };
 
 /* The image may be of any epoch between the one folded before the read and the one folded now. */
-static enum fr_status look_beside(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+static enum fr_status check_newest(void *self, size_t index, uint64_t hash, const struct fr_image *image)
 {
     (void)index;
     const struct newest *newest = self;
@@ -240,7 +240,7 @@ static void *read_main(void *self)
     while (!atomic_load(&busy->done)) {
         struct newest newest = {busy, fr_order_of(busy->scene->salt), fr_durable_folded(busy->durable)};
         struct expected expected = expect(busy->scene, 0, busy->table);
-        struct fr_durable_reader reader = {&newest, look_beside};
+        struct fr_durable_reader reader = {&newest, check_newest};
         size_t n = choose_hashes(&expected, busy->reads, 500, hashes);
         struct fr_err err = {0};
         enum fr_status status = fr_durable_fetch(busy->durable, busy->table, hashes, n, &reader, &err);
@@ -336,7 +336,7 @@ FR_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do)
     durable = scene_open(&scene, false);
     flip_sorted_files(&scene, in_the_first_block);
     struct expected expected = expect(&scene, 3, 0); /* of the first table: in the first block */
-    struct fr_durable_reader reader = {&expected, look};
+    struct fr_durable_reader reader = {&expected, check_image};
     struct fr_err err = {0};
     uint64_t hashes[64];
     for (uint64_t i = 0; i < 64; i++)

@@ -30,7 +30,7 @@ static struct scene beside(const struct scene *scene)
     return other;
 }
 
-static struct fr_savepoint take(struct fr_durable *durable, const struct scene *at)
+static struct fr_savepoint make_savepoint(struct fr_durable *durable, const struct scene *at)
 {
     struct fr_savepoint savepoint = {0};
     struct fr_err err = {0};
@@ -59,12 +59,12 @@ static void append_in(const struct scene *scene, struct fr_durable *durable, uin
     fr_stage_release(&stage);
 }
 
-FR_CASE(a_savepoint_is_what_is_folded_while_the_state_goes_on)
+FR_CASE(a_savepoint_is_what_is_folded_while_the_state_continues)
 {
     struct scene scene;
     struct fr_durable *durable = make_state(&scene, 1);
     struct scene at = beside(&scene);
-    struct fr_savepoint savepoint = take(durable, &at), seen = {0};
+    struct fr_savepoint savepoint = make_savepoint(durable, &at), seen = {0};
     struct fr_err err = {0};
     assert_int_equal(savepoint.epoch, FOLDED);
     assert_int_equal(savepoint.timeline, 1);
@@ -99,13 +99,13 @@ FR_CASE(a_savepoint_takes_no_name_twice_and_nothing_unfolded)
     snprintf(left, sizeof(left), "%s/cold", part);
     assert_int_equal(mkdir(part, 0700), 0); /* as a crash leaves it */
     assert_int_equal(mkdir(left, 0700), 0);
-    take(durable, &at);
+    make_savepoint(durable, &at);
     assert_int_not_equal(access(part, F_OK), 0);
     assert_int_equal(fr_durable_savepoint(durable, at.dir, &savepoint, &err), FR_E_EXISTS);
     assert_int_equal(fr_savepoint_remove(at.dir, &err), FR_OK);
     assert_int_not_equal(access(at.dir, F_OK), 0);
     assert_int_equal(fr_savepoint_look(at.dir, &savepoint, &err), FR_E_NOT_FOUND);
-    take(durable, &at);
+    make_savepoint(durable, &at);
     fr_durable_close(durable);
 }
 
@@ -131,12 +131,12 @@ FR_CASE(what_a_crash_left_of_savepoints_goes_when_the_state_is_opened)
     assert_int_equal(fr_savepoint_look(whole, &savepoint, &err), FR_OK);
 }
 
-FR_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline)
+FR_CASE(a_new_state_continues_from_a_savepoint_in_a_new_timeline)
 {
     struct scene scene;
     struct fr_durable *durable = make_state(&scene, 3);
     struct scene at = beside(&scene), other = beside(&scene);
-    take(durable, &at);
+    make_savepoint(durable, &at);
     fr_durable_close(durable);
     struct fr_savepoint from = {0};
     struct fr_err err = {0};
@@ -174,7 +174,7 @@ FR_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint)
     struct scene scene;
     struct fr_durable *durable = make_state(&scene, 4);
     struct scene at = beside(&scene), other = beside(&scene);
-    take(durable, &at);
+    make_savepoint(durable, &at);
     fr_durable_close(durable);
     struct fr_savepoint from;
     struct fr_err err = {0};
@@ -198,7 +198,7 @@ FR_CASE(a_restore_refuses_a_state_and_a_savepoint_that_lie_in_one_another)
     struct scene at = beside(&scene), other = beside(&scene);
     struct fr_savepoint from;
     struct fr_err err = {0};
-    (void)take(durable, &at);
+    (void)make_savepoint(durable, &at);
     fr_durable_close(durable);
     static const char *const below[] = {"", "/state", "/cold/state", "/./a/state", "/journal/"};
     for (size_t i = 0; i < sizeof(below) / sizeof(below[0]); i++) {
@@ -284,7 +284,7 @@ FR_CASE(a_process_that_opens_no_further_file_calls_no_savepoint_damaged)
     struct fr_savepoint seen;
     struct fr_err err = {0};
     struct rlimit before, none;
-    take(durable, &at);
+    make_savepoint(durable, &at);
     fr_durable_close(durable);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     int lowest = dup(STDERR_FILENO);
@@ -344,7 +344,7 @@ FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
     struct scene scene;
     struct fr_durable *durable = make_state(&scene, 6);
     struct scene at = beside(&scene), other = beside(&scene);
-    take(durable, &at);
+    make_savepoint(durable, &at);
     fr_durable_close(durable);
     struct fr_savepoint from;
     int calls = 0, refused = 0;
@@ -445,10 +445,10 @@ FR_CASE(a_damaged_current_of_the_store_is_a_damaged_state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCENE_CASE(a_savepoint_is_what_is_folded_while_the_state_goes_on),
+        SCENE_CASE(a_savepoint_is_what_is_folded_while_the_state_continues),
         SCENE_CASE(a_savepoint_takes_no_name_twice_and_nothing_unfolded),
         SCENE_CASE(what_a_crash_left_of_savepoints_goes_when_the_state_is_opened),
-        SCENE_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline),
+        SCENE_CASE(a_new_state_continues_from_a_savepoint_in_a_new_timeline),
         SCENE_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint),
         SCENE_CASE(a_restore_refuses_a_state_and_a_savepoint_that_lie_in_one_another),
         SCENE_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing),

@@ -13,7 +13,7 @@ struct seen {
     struct fr_buffer bytes; /* all records one after the other */
 };
 
-static enum fr_status look(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+static enum fr_status count_record(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
 {
     struct seen *seen = self;
     struct fr_delta_record record;
@@ -86,13 +86,13 @@ static void run_begin(struct run *run, uint64_t epoch)
 static enum fr_status run_export(struct run *run)
 {
     run->epoch = encode(&run->stage, &run->bytes);
-    return export_epoch(&run->f.settings, &run->epoch, look, &run->seen, &run->saturated, &run->err);
+    return export_epoch(&run->f.settings, &run->epoch, count_record, &run->seen, &run->saturated, &run->err);
 }
 
 static void expect_the_same_again(struct run *run)
 {
     struct seen again = {0};
-    assert_int_equal(export_epoch(&run->f.settings, &run->epoch, look, &again, &run->saturated, NULL), FR_OK);
+    assert_int_equal(export_epoch(&run->f.settings, &run->epoch, count_record, &again, &run->saturated, NULL), FR_OK);
     assert_int_equal(run->seen.bytes.size, again.bytes.size);
     assert_memory_equal(run->seen.bytes.data, again.bytes.data, again.bytes.size);
     fr_buffer_release(&again.bytes);
@@ -134,7 +134,7 @@ FR_CASE(only_rows_and_reasoned_absences_are_public)
     int64_t wall = 0;
     struct seen again = {0};
     const struct fr_export_span span = {.epochs = &run.epoch, .n = 1, .wall_ms = &wall};
-    assert_int_equal(fr_export_span(&run.f.settings, &span, look, &again, &run.saturated, &run.err), FR_OK);
+    assert_int_equal(fr_export_span(&run.f.settings, &span, count_record, &again, &run.saturated, &run.err), FR_OK);
     fr_buffer_release(&again.bytes);
     assert_int_equal(wall, 1700000005000);
     run_end(&run);
@@ -187,7 +187,7 @@ FR_CASE(rows_come_in_the_order_of_their_keys_however_these_are_spread)
         assert_int_equal(run.seen.rows + run.seen.drops, 3000);
         struct seen again = {0};
         const struct fr_export_span span = {.epochs = &run.epoch, .n = 1, .room = &room};
-        assert_int_equal(fr_export_span(&run.f.settings, &span, look, &again, &run.saturated, NULL), FR_OK);
+        assert_int_equal(fr_export_span(&run.f.settings, &span, count_record, &again, &run.saturated, NULL), FR_OK);
         assert_int_equal(run.seen.bytes.size, again.bytes.size);
         assert_memory_equal(run.seen.bytes.data, again.bytes.data, again.bytes.size);
         fr_buffer_release(&again.bytes);
@@ -267,8 +267,8 @@ FR_CASE(merged_epochs_have_the_newest_of_each_key_and_parameter)
     const struct fr_export_span span = {.epochs = epochs, .n = 3};
     struct seen seen = {0}, again = {0};
     uint64_t saturated = 0;
-    assert_int_equal(fr_export_span(&f.settings, &span, look, &seen, &saturated, NULL), FR_OK);
-    assert_int_equal(fr_export_span(&f.settings, &span, look, &again, &saturated, NULL), FR_OK);
+    assert_int_equal(fr_export_span(&f.settings, &span, count_record, &seen, &saturated, NULL), FR_OK);
+    assert_int_equal(fr_export_span(&f.settings, &span, count_record, &again, &saturated, NULL), FR_OK);
     assert_int_equal(seen.bytes.size, again.bytes.size);
     assert_memory_equal(seen.bytes.data, again.bytes.data, seen.bytes.size);
     assert_int_equal(seen.rows, 3);

@@ -206,7 +206,7 @@ FR_CASE(an_empty_topic_gets_the_whole_state_and_what_follows)
     assert_int_equal(status.topic.begin, 5);
 }
 
-FR_CASE(on_loss_stop_says_how_to_go_on)
+FR_CASE(on_loss_stop_says_how_to_continue)
 {
     assert_int_equal(check(true), FR_E_LOST);
     assert_non_null(strstr(err.text, "export.on_loss: rebase"));
@@ -345,7 +345,7 @@ static void step_idle(int steps)
     fr_publisher_get_status(publisher, &status);
 }
 
-FR_CASE(a_timeline_told_by_a_snapshot_begins_behind_it_and_is_settled_once_acknowledged)
+FR_CASE(a_timeline_published_by_a_snapshot_begins_after_it_and_is_settled_once_acknowledged)
 {
     begin_timeline_2();
     append(&f, 10);
@@ -373,7 +373,7 @@ FR_CASE(a_timeline_told_by_a_snapshot_begins_behind_it_and_is_settled_once_ackno
     assert_int_equal(rewinding.asked, asked);
 }
 
-FR_CASE(a_snapshot_behind_which_no_epoch_comes_is_not_told)
+FR_CASE(a_snapshot_that_no_epoch_follows_is_not_published)
 {
     begin_timeline_2();
     rewinding.answer = FR_OK;
@@ -425,11 +425,11 @@ int main(void)
         CASE(a_backlog_goes_out_merged_and_what_comes_then_by_itself),
         CASE(a_backlog_within_its_bound_goes_out_one_by_one),
         CASE(a_backlog_may_be_abandoned_for_the_whole_state),
-        CASE(on_loss_stop_says_how_to_go_on),
+        CASE(on_loss_stop_says_how_to_continue),
         CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch),
         CASE(a_whole_state_that_was_not_noted_as_acknowledged_is_made_again_of_a_later_epoch),
-        CASE(a_timeline_told_by_a_snapshot_begins_behind_it_and_is_settled_once_acknowledged),
-        CASE(a_snapshot_behind_which_no_epoch_comes_is_not_told),
+        CASE(a_timeline_published_by_a_snapshot_begins_after_it_and_is_settled_once_acknowledged),
+        CASE(a_snapshot_that_no_epoch_follows_is_not_published),
         CASE(a_rewind_that_a_kill_cut_off_is_made_again_in_another_timeline),
     };
     return cmocka_run_group_tests(tests, start_broker, stop_broker);

@@ -46,7 +46,7 @@ static const char *path_of(const char *name)
     return path;
 }
 
-static struct fr_snapshot taken(void)
+static struct fr_snapshot write_snapshot(void)
 {
     struct fr_snapshot snapshot = {0};
     struct fr_snapshot_options how = options();
@@ -56,7 +56,7 @@ static struct fr_snapshot taken(void)
 
 FR_CASE(a_snapshot_holds_all_of_the_state_and_passes_its_check)
 {
-    struct fr_snapshot snapshot = taken(), seen = {0};
+    struct fr_snapshot snapshot = write_snapshot(), seen = {0};
     assert_string_equal(snapshot.name, "ctr-1-3");
     assert_true(snapshot.rows > 0 && snapshot.bytes > 0);
     assert_int_equal(fr_snapshot_check(path_of(snapshot.name), &seen, &err), FR_OK);
@@ -75,7 +75,7 @@ FR_CASE(a_snapshot_holds_all_of_the_state_and_passes_its_check)
 
 FR_CASE(the_same_epoch_is_not_written_twice)
 {
-    struct fr_snapshot first = taken(), again = {0};
+    struct fr_snapshot first = write_snapshot(), again = {0};
     struct fr_snapshot_options how = options();
     assert_int_equal(fr_snapshot_write(&how, &again, &err), FR_E_EXISTS);
     assert_string_equal(again.name, first.name);
@@ -85,7 +85,7 @@ FR_CASE(the_same_epoch_is_not_written_twice)
 /* The bytes do not depend on what was folded since, nor on the rate. */
 FR_CASE(the_files_are_a_function_of_the_epoch)
 {
-    struct fr_snapshot first = taken(), again = {0};
+    struct fr_snapshot first = write_snapshot(), again = {0};
     assert_int_equal(fr_snapshot_remove(folder, first.name, &err), FR_OK);
     struct fr_snapshot_options how = options();
     how.rate = 10 << 20;
@@ -138,7 +138,7 @@ FR_CASE(one_that_is_stopped_leaves_nothing)
 
 FR_CASE(what_a_crash_left_is_swept_and_no_snapshot_is)
 {
-    struct fr_snapshot snapshot = taken();
+    struct fr_snapshot snapshot = write_snapshot();
     assert_int_equal(mkdir(path_of("ctr-1-9.part"), 0700), 0);
     assert_int_equal(fr_file_replace(fr_disk_system(), path_of("ctr-1-9.part/model.delta"), "x", 1, &err), FR_OK);
     struct fr_snapshot *all = NULL;
@@ -154,7 +154,7 @@ FR_CASE(what_a_crash_left_is_swept_and_no_snapshot_is)
 /* Every file in turn is cut, changed in one byte, and gone. */
 FR_CASE(a_damaged_snapshot_does_not_pass)
 {
-    struct fr_snapshot snapshot = taken(), seen;
+    struct fr_snapshot snapshot = write_snapshot(), seen;
     char dir[PATH_MAX], file[PATH_MAX + 128];
     snprintf(dir, sizeof(dir), "%s", path_of(snapshot.name));
     struct fr_manifest manifest = {0};
@@ -182,7 +182,7 @@ FR_CASE(a_damaged_snapshot_does_not_pass)
  * later snapshots. */
 FR_CASE(a_directory_that_does_not_read_is_replaced)
 {
-    struct fr_snapshot first = taken(), again = {0};
+    struct fr_snapshot first = write_snapshot(), again = {0};
     struct fr_snapshot_options how = options();
     char manifest[PATH_MAX];
     snprintf(manifest, sizeof(manifest), "%s/%s", path_of(first.name), fr_manifest_file_name);
@@ -211,14 +211,14 @@ FR_CASE(what_does_not_read_back_gets_no_name)
     assert_non_null(strstr(err.text, "replicas could not read its manifest"));
     assert_int_not_equal(access(path_of("ctr-1-3"), F_OK), 0);
     assert_int_not_equal(access(path_of("ctr-1-3.part"), F_OK), 0);
-    snapshot = taken(); /* the failed attempt left nothing behind */
+    snapshot = write_snapshot(); /* the failed attempt left nothing behind */
 }
 
 FR_CASE(what_has_the_name_of_a_snapshot_and_does_not_read_is_listed_with_the_reason)
 {
     struct fr_snapshot *all = NULL;
     size_t n = 0;
-    (void)taken();
+    (void)write_snapshot();
     assert_int_equal(mkdir(path_of("ctr-1-2"), 0700), 0);
     assert_int_equal(mkdir(path_of("ctr-x-2"), 0700), 0);
     assert_int_equal(mkdir(path_of("ctr-1-18446744073709551616"), 0700), 0);
@@ -235,7 +235,7 @@ FR_CASE(current_names_what_is_there_or_nothing)
 {
     char name[FR_MANIFEST_NAME_MAX];
     assert_false(fr_snapshot_current(folder, name));
-    struct fr_snapshot snapshot = taken();
+    struct fr_snapshot snapshot = write_snapshot();
     assert_false(fr_snapshot_current(folder, name));
     assert_int_equal(fr_snapshot_set_current(folder, snapshot.name, &err), FR_OK);
     assert_true(fr_snapshot_current(folder, name));
@@ -272,7 +272,7 @@ FR_CASE(current_stays_with_the_model_it_names)
 {
     char name[FR_MANIFEST_NAME_MAX];
     struct fixture other = {0};
-    struct fr_snapshot snapshot = taken(), second = {0};
+    struct fr_snapshot snapshot = write_snapshot(), second = {0};
     struct fr_snapshot_options how = options();
     assert_int_equal(fixture_open(&other, "ctr-1"), FR_OK);
     assert_int_equal(fixture_append(&other, ROWS, 1700000000000, &err), FR_OK);
@@ -291,7 +291,7 @@ FR_CASE(current_stays_with_the_model_it_names)
 FR_CASE(snapshots_are_listed_from_the_oldest_by_number)
 {
     for (int i = 0; i < 9; i++) {
-        (void)taken();
+        (void)write_snapshot();
         assert_int_equal(fixture_append(&f, 20, 1700000000000, &err), FR_OK);
         assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
     }

@@ -66,7 +66,7 @@ FR_CASE(a_bias_that_is_given_does_not_begin_at_the_first_labels)
     }
 }
 
-FR_CASE(statistics_go_on_from_those_that_are_given)
+FR_CASE(statistics_continue_from_those_that_are_given)
 {
     struct scene s;
     begin(&s);
@@ -117,7 +117,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bias_that_is_given_does_not_begin_at_the_first_labels),
-        cmocka_unit_test(statistics_go_on_from_those_that_are_given),
+        cmocka_unit_test(statistics_continue_from_those_that_are_given),
         cmocka_unit_test(half_of_a_statistic_is_refused_and_named),
         cmocka_unit_test(an_average_begins_with_the_values),
     };

@@ -185,7 +185,7 @@ static uint64_t run_of(uint64_t restart_at)
     return hash;
 }
 
-FR_CASE(a_restored_average_goes_on_to_the_same_bits)
+FR_CASE(a_restored_average_continues_to_the_same_bits)
 {
     uint64_t whole = run_of(UINT64_MAX);
     for (uint64_t at = 0; at < 12; at += 4)
@@ -216,7 +216,7 @@ int main(void)
         cmocka_unit_test(training_does_not_see_the_average),
         cmocka_unit_test(a_task_without_labels_leaves_its_averages),
         cmocka_unit_test(small_steps_add_up),
-        cmocka_unit_test(a_restored_average_goes_on_to_the_same_bits),
+        cmocka_unit_test(a_restored_average_continues_to_the_same_bits),
         cmocka_unit_test(a_state_with_an_average_is_not_one_without),
     };
     return cmocka_run_group_tests_name("average", tests, NULL, NULL);

@@ -430,7 +430,7 @@ static uint64_t run_of(enum fr_optimizer_kind dense, enum fr_optimizer_kind rows
     return hash;
 }
 
-FR_CASE(a_restored_run_goes_on_to_the_same_bits)
+FR_CASE(a_restored_run_continues_to_the_same_bits)
 {
     static const enum fr_optimizer_kind rows[] = {FR_OPT_SGD,     FR_OPT_ADAGRAD,      FR_OPT_ADAGRAD_ROWWISE,
                                                   FR_OPT_ADAM,    FR_OPT_FTRL,         FR_OPT_MOMENTUM,
@@ -590,7 +590,7 @@ int main(void)
         cmocka_unit_test(rates_follow_their_schedules_per_layer_and_part),
         cmocka_unit_test(every_layer_may_have_its_own_optimizer),
         cmocka_unit_test(clip_norm_bounds_the_step_of_each_parameter),
-        cmocka_unit_test(a_restored_run_goes_on_to_the_same_bits),
+        cmocka_unit_test(a_restored_run_continues_to_the_same_bits),
         cmocka_unit_test(what_is_learnt_does_not_depend_on_the_workers),
         cmocka_unit_test(the_standardized_state_survives_a_restore),
         cmocka_unit_test(a_state_of_another_network_is_refused),

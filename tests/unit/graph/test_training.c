@@ -359,7 +359,7 @@ FR_CASE(row_gradients_that_overflow_are_refused)
     fx_release(&fx);
 }
 
-FR_CASE(a_state_goes_on_under_an_optimizer_of_the_same_state_only)
+FR_CASE(a_state_continues_only_under_an_optimizer_of_the_same_state)
 {
     static const struct {
         enum fr_optimizer_kind before, after;
@@ -459,7 +459,7 @@ int main(void)
         cmocka_unit_test(numbers_that_are_not_finite_are_refused_and_nothing_changes),
         cmocka_unit_test(kernel_gradients_that_overflow_are_refused),
         cmocka_unit_test(row_gradients_that_overflow_are_refused),
-        cmocka_unit_test(a_state_goes_on_under_an_optimizer_of_the_same_state_only),
+        cmocka_unit_test(a_state_continues_only_under_an_optimizer_of_the_same_state),
         cmocka_unit_test(optimizer_state_survives_a_save_and_restore),
         cmocka_unit_test(an_empty_batch_is_no_step),
     };

@@ -158,7 +158,7 @@ FR_CASE(a_bounded_run_in_which_no_clock_is_known_to_be_right_does_not_wait)
 
 /* ---- producers' clocks are ahead ---- */
 
-FR_CASE(one_producer_of_the_future_is_dead_lettered_and_the_stream_goes_on)
+FR_CASE(one_producer_of_the_future_is_dead_lettered_and_the_stream_continues)
 {
     struct service *s = clock_service(2);
     for (int i = 0; i < 1500; i++) {
@@ -415,7 +415,7 @@ int main(void)
         SERVICE_CASE(the_brokers_clock_and_the_record_outvote_this_hosts),
         SERVICE_CASE(a_bounded_run_under_a_clock_set_back_fails),
         SERVICE_CASE(a_bounded_run_in_which_no_clock_is_known_to_be_right_does_not_wait),
-        SERVICE_CASE(one_producer_of_the_future_is_dead_lettered_and_the_stream_goes_on),
+        SERVICE_CASE(one_producer_of_the_future_is_dead_lettered_and_the_stream_continues),
         SERVICE_CASE(a_burst_of_one_producer_is_decided_by_the_good_record_after_it),
         SERVICE_CASE(when_all_are_of_the_future_reading_pauses_until_the_clock_agrees),
         SERVICE_CASE(a_start_whose_records_all_are_of_the_future_pauses),

@@ -467,7 +467,7 @@ static uint32_t count_lines(FILE *file, const char *event)
 }
 
 /* Files and topics have a decoder each, with names of its own. */
-FR_CASE(unknown_names_of_topics_are_told_after_those_of_files)
+FR_CASE(unknown_names_of_topics_are_reported_after_those_of_files)
 {
     static const char *const texts[] = {"{\"t\":1700000000001,\"f\":{\"user_id\":1,\"first\":1,\"second\":2}}\n",
                                         "[{\"t\":1700000000002,\"f\":{\"user_id\":2,\"third\":3}}]"};
@@ -521,7 +521,7 @@ int main(void)
         SERVICE_CASE(records_deleted_while_files_are_read_are_a_loss),
         SERVICE_CASE(files_behind_us_need_not_be_there_and_no_other_may_come),
         SERVICE_CASE(files_alone_are_a_run),
-        SERVICE_CASE(unknown_names_of_topics_are_told_after_those_of_files),
+        SERVICE_CASE(unknown_names_of_topics_are_reported_after_those_of_files),
         SERVICE_CASE(a_directory_is_not_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

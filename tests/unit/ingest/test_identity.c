@@ -65,7 +65,7 @@ static struct service *reading(const char *ingest)
 }
 
 /* The topic is deleted and made again, with n other records; the reader gets no error. */
-static void make_anew(struct service *s, uint32_t n)
+static void create_again(struct service *s, uint32_t n)
 {
     struct log_partition *p = &s->log.partitions[0];
     for (uint32_t i = 0; i < p->n; i++)
@@ -97,13 +97,13 @@ static enum fr_status fails(struct service *s)
     return status;
 }
 
-FR_CASE(a_topic_made_anew_in_a_gap_is_a_loss_before_a_record_of_it_is_trained)
+FR_CASE(a_topic_created_again_in_a_gap_is_a_loss_before_a_record_of_it_is_trained)
 {
     static const uint32_t sizes[] = {0, 4, 9, 10, 11, 30};
     for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++)
         for (int connected = 0; connected < 2; connected++) {
             struct service *s = reading(LIVE);
-            make_anew(s, sizes[i]);
+            create_again(s, sizes[i]);
             brokers.gap = !connected;
             brokers.connected = connected;
             assert_int_equal(fails(s), sizes[i] < 10 ? FR_E_LOST : FR_E_MISMATCH);
@@ -117,7 +117,7 @@ FR_CASE(on_loss_goes_by_policy_after_a_gap)
 {
     for (int latest = 0; latest < 2; latest++) {
         struct service *s = reading(latest ? LIVE ", on_loss: latest" : LIVE ", on_loss: earliest");
-        make_anew(s, 30);
+        create_again(s, 30);
         brokers.gap = true;
         service_run(s);
         append(&s->log, 0, 1);
@@ -227,7 +227,7 @@ FR_CASE(where_reading_begins_at_the_end_the_record_before_is_the_fingerprint)
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 1);
     service_serve(s);
-    make_anew(s, 30);
+    create_again(s, 30);
     brokers.gap = true;
     assert_int_equal(fails(s), FR_E_MISMATCH);
     assert_non_null(strstr(s->err.text, "the record at offset 9 is not"));
@@ -242,7 +242,7 @@ FR_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at)
     fr_clock_fake_advance_ms(&s->clock, 59000);
     service_run(s);
     assert_int_equal(s->log.questions, questions);
-    make_anew(s, 20); /* in a silence that was too short to be seen: read on from 10 */
+    create_again(s, 20); /* in a silence that was too short to be seen: read on from 10 */
     service_run(s);
     assert_int_equal(trained(s), 20);
     brokers.gap = true; /* the newest record is of the new log */
@@ -254,8 +254,9 @@ FR_CASE(once_a_minute_the_record_of_the_minute_before_is_looked_at)
     assert_non_null(strstr(s->err.text, "the record at offset 9 is not"));
 }
 
-/* A minute after the start the record delivered last is what the next look compares with. */
-static void look(struct service *s)
+/* A minute after the start, the check records the record delivered last; the next check compares
+ * with that one. */
+static void check_after_a_minute(struct service *s)
 {
     fr_clock_fake_advance_ms(&s->clock, 60000);
     service_run(s);
@@ -271,13 +272,13 @@ static void fill_the_ring(struct service *s)
 FR_CASE(a_minutes_look_waits_until_the_record_at_hand_is_in_effect)
 {
     struct service *s = reading(LIVE ", on_loss: earliest");
-    look(s);
+    check_after_a_minute(s);
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 3);
     fill_the_ring(s);
     uint64_t read = status_of(s).records; /* a part of the last one of them waits for a batch */
     assert_true(read > 10 && read < 20);
-    make_anew(s, 30);
+    create_again(s, 30);
     fr_clock_fake_advance_ms(&s->clock, 60000);
     fill_the_ring(s);
     service_run(s);
@@ -306,7 +307,7 @@ FR_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect)
     for (int i = 0; i < 20; i++)
         append(&s->log, (uint32_t)i % 2, 1);
     service_serve(s);
-    look(s);
+    check_after_a_minute(s);
     for (int i = 0; i < 12; i++) /* the first one, of a label -1, begins a trial of labels */
         append(&s->log, (uint32_t)i % 2, 1);
     struct log_record *first = &s->log.partitions[0].records[10];
@@ -317,7 +318,7 @@ FR_CASE(a_minutes_look_waits_until_what_is_held_is_in_effect)
     assert_int_equal(s->positions.partitions[0].offset, 10);
     fr_clock_fake_advance_ms(&s->clock, 2000);
     fill_the_ring(s);
-    make_anew(s, 30);
+    create_again(s, 30);
     fr_clock_fake_advance_ms(&s->clock, 60000);
     fill_the_ring(s);
     service_run(s);
@@ -404,7 +405,7 @@ FR_CASE(lockstep_asks_after_a_gap_too)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVICE_CASE(a_topic_made_anew_in_a_gap_is_a_loss_before_a_record_of_it_is_trained),
+        SERVICE_CASE(a_topic_created_again_in_a_gap_is_a_loss_before_a_record_of_it_is_trained),
         SERVICE_CASE(on_loss_goes_by_policy_after_a_gap),
         SERVICE_CASE(the_same_log_is_read_on_after_a_gap),
         SERVICE_CASE(what_was_fetched_before_retention_took_it_is_no_loss_after_a_gap),

@@ -55,7 +55,7 @@ FR_CASE(an_absent_topic_is_unavailable)
     run_to(run, 3);
 }
 
-FR_CASE(a_topic_made_anew_is_recognised)
+FR_CASE(a_topic_created_again_is_recognized)
 {
     for (int longer = 0; longer < 2; longer++) {
         stream_new(1);
@@ -74,7 +74,7 @@ FR_CASE(a_topic_made_anew_is_recognised)
     }
 }
 
-FR_CASE(a_topic_made_anew_while_running_is_recognised)
+FR_CASE(a_topic_created_again_while_running_is_recognized)
 {
     stream_new(1);
     put(stream.producer, stream.topic, 0, 20, 0);
@@ -278,8 +278,8 @@ int main(void)
         KAFKA_CASE(all_partitions_are_read_to_their_ends_and_resumed),
         KAFKA_CASE(lockstep_gives_the_same_order_whenever_it_is_killed),
         KAFKA_CASE(an_absent_topic_is_unavailable),
-        KAFKA_CASE(a_topic_made_anew_is_recognised),
-        KAFKA_CASE(a_topic_made_anew_while_running_is_recognised),
+        KAFKA_CASE(a_topic_created_again_is_recognized),
+        KAFKA_CASE(a_topic_created_again_while_running_is_recognized),
         KAFKA_CASE(records_deleted_under_a_running_service_are_noticed),
         KAFKA_CASE(a_malformed_record_arrives_as_a_dead_letter),
         KAFKA_CASE(a_letter_over_the_topics_size_goes_without_its_value),

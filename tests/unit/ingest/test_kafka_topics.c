@@ -193,7 +193,7 @@ static void make_anew(int records)
     put(stream.producer, stream.topic, 0, records, 500);
 }
 
-FR_CASE(a_topic_made_anew_is_gone_on_with_by_policy)
+FR_CASE(a_topic_created_again_is_read_by_policy)
 {
     for (int longer = 0; longer < 2; longer++) {
         uint64_t records = longer ? 30 : 10;
@@ -210,7 +210,7 @@ FR_CASE(a_topic_made_anew_is_gone_on_with_by_policy)
     }
 }
 
-FR_CASE(a_topic_made_anew_while_running_is_read_on_under_earliest)
+FR_CASE(a_topic_created_again_while_running_is_read_under_earliest)
 {
     stream_new(1);
     put(stream.producer, stream.topic, 0, 20, 0);
@@ -232,8 +232,8 @@ int main(void)
         KAFKA_CASE(partitions_added_while_running_are_read_whole),
         KAFKA_CASE(a_time_is_where_a_run_begins_and_ends),
         KAFKA_CASE(deleted_records_are_lost_by_policy),
-        KAFKA_CASE(a_topic_made_anew_is_gone_on_with_by_policy),
-        KAFKA_CASE(a_topic_made_anew_while_running_is_read_on_under_earliest),
+        KAFKA_CASE(a_topic_created_again_is_read_by_policy),
+        KAFKA_CASE(a_topic_created_again_while_running_is_read_under_earliest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -382,7 +382,7 @@ FR_CASE(until_end_stops_at_the_ends_fixed_at_the_start)
     assert_int_equal(s->sizes[before], 0);
 }
 
-FR_CASE(status_tells_lag_and_the_end_of_the_log)
+FR_CASE(status_reports_lag_and_the_end_of_the_log)
 {
     struct service *s = service_new(", batch_size: 1", 2);
     for (int i = 0; i < 3; i++)
@@ -479,7 +479,7 @@ int main(void)
         SERVICE_CASE(records_below_the_position_are_dropped_and_counted),
         SERVICE_CASE(the_position_follows_markers_at_the_end_of_the_log),
         SERVICE_CASE(until_end_stops_at_the_ends_fixed_at_the_start),
-        SERVICE_CASE(status_tells_lag_and_the_end_of_the_log),
+        SERVICE_CASE(status_reports_lag_and_the_end_of_the_log),
         SERVICE_CASE(a_partition_added_later_is_read_from_its_first_record),
         SERVICE_CASE(durable_positions_reach_the_group),
         SERVICE_CASE(the_group_is_written_once_a_second_and_at_the_end),

@@ -53,7 +53,7 @@ FR_CASE(a_changed_last_record_is_another_topic)
     }
 }
 
-FR_CASE(on_loss_goes_on_in_a_topic_made_anew)
+FR_CASE(on_loss_continues_in_a_topic_created_again)
 {
     for (int latest = 0; latest < 2; latest++) {
         struct service *s = trained(latest ? ", batch_size: 1, batch_wait: 20ms, on_loss: latest"
@@ -76,7 +76,7 @@ FR_CASE(on_loss_goes_on_in_a_topic_made_anew)
     }
 }
 
-FR_CASE(on_loss_goes_on_in_a_log_that_became_shorter)
+FR_CASE(on_loss_continues_in_a_log_that_became_shorter)
 {
     for (int latest = 0; latest < 2; latest++) {
         struct service *s = trained(latest ? ", batch_size: 1, batch_wait: 20ms, on_loss: latest"
@@ -123,7 +123,7 @@ FR_CASE(records_deleted_unread_stop_the_service)
     assert_non_null(strstr(s->err.text, "on_loss"));
 }
 
-FR_CASE(on_loss_earliest_goes_on_and_counts_the_hole)
+FR_CASE(on_loss_earliest_continues_and_counts_the_hole)
 {
     struct service *s = trained(", batch_size: 1, on_loss: earliest");
     for (int i = 0; i < 5; i++)
@@ -135,7 +135,7 @@ FR_CASE(on_loss_earliest_goes_on_and_counts_the_hole)
     assert_int_equal(s->positions.partitions[0].offset, 15);
 }
 
-FR_CASE(on_loss_latest_goes_on_at_the_end)
+FR_CASE(on_loss_latest_continues_at_the_end)
 {
     struct service *s = trained(", batch_size: 1, on_loss: latest, batch_wait: 20ms");
     for (int i = 0; i < 5; i++)
@@ -313,7 +313,7 @@ FR_CASE(a_partition_without_leader_delays_itself_alone)
     fr_ingest_status_release(&status);
 }
 
-FR_CASE(a_partition_that_comes_late_tells_where_it_begins)
+FR_CASE(a_partition_that_comes_late_reports_where_it_begins)
 {
     struct service *s = service_new(", batch_size: 1, batch_wait: 20ms, start: latest", 2);
     append(&s->log, 0, 1);
@@ -353,18 +353,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SERVICE_CASE(a_partition_without_leader_delays_itself_alone),
-        SERVICE_CASE(a_partition_that_comes_late_tells_where_it_begins),
+        SERVICE_CASE(a_partition_that_comes_late_reports_where_it_begins),
         SERVICE_CASE(a_bounded_run_waits_for_all_partitions),
         SERVICE_CASE(an_absent_topic_can_be_waited_for),
         SERVICE_CASE(another_cluster_is_refused),
         SERVICE_CASE(a_changed_last_record_is_another_topic),
-        SERVICE_CASE(on_loss_goes_on_in_a_topic_made_anew),
-        SERVICE_CASE(on_loss_goes_on_in_a_log_that_became_shorter),
+        SERVICE_CASE(on_loss_continues_in_a_topic_created_again),
+        SERVICE_CASE(on_loss_continues_in_a_log_that_became_shorter),
         SERVICE_CASE(an_unchanged_log_is_read_on),
         SERVICE_CASE(a_last_record_gone_from_the_log_is_accepted_inside_it),
         SERVICE_CASE(records_deleted_unread_stop_the_service),
-        SERVICE_CASE(on_loss_earliest_goes_on_and_counts_the_hole),
-        SERVICE_CASE(on_loss_latest_goes_on_at_the_end),
+        SERVICE_CASE(on_loss_earliest_continues_and_counts_the_hole),
+        SERVICE_CASE(on_loss_latest_continues_at_the_end),
         SERVICE_CASE(a_log_shorter_than_the_position_stops_the_service),
         SERVICE_CASE(a_topic_with_fewer_partitions_is_refused),
         SERVICE_CASE(records_deleted_while_running_stop_the_service),

@@ -262,7 +262,7 @@ FR_CASE(a_partition_keeps_its_newest_ranges)
     assert_int_equal(s->positions.partitions[0].skips[FR_SKIPS_MAX - 1].first, 2 * FR_SKIPS_MAX + 1);
 }
 
-FR_CASE(a_topic_made_anew_has_no_ranges)
+FR_CASE(a_topic_created_again_has_no_ranges)
 {
     struct service *s = service_new(", on_loss: earliest", 1);
     for (int i = 0; i < 4; i++)
@@ -297,7 +297,7 @@ int main(void)
         SERVICE_CASE(a_range_ahead_of_the_log_is_recorded_before_a_record_comes),
         SERVICE_CASE(what_is_not_ahead_overlaps_or_is_not_read_is_refused),
         SERVICE_CASE(a_partition_keeps_its_newest_ranges),
-        SERVICE_CASE(a_topic_made_anew_has_no_ranges),
+        SERVICE_CASE(a_topic_created_again_has_no_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void end_transaction(struct service *s)
     s->log.partitions[0].end_told = false;
 }
 
-FR_CASE(live_lag_counts_at_once_and_the_problem_is_told_after_ready_lag)
+FR_CASE(live_lag_counts_at_once_and_the_problem_is_reported_after_ready_lag)
 {
     struct service *s = service_new(", batch_size: 1, ready_lag: 5s", 1);
     open_transaction(s);
@@ -225,7 +225,7 @@ FR_CASE(reading_stands_when_no_partition_is_there_or_a_topic_is_gone)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVICE_CASE(live_lag_counts_at_once_and_the_problem_is_told_after_ready_lag),
+        SERVICE_CASE(live_lag_counts_at_once_and_the_problem_is_reported_after_ready_lag),
         SERVICE_CASE(another_transaction_is_waited_for_from_its_own_beginning),
         SERVICE_CASE(a_daemon_that_waits_for_another_reason_meets_no_transaction),
         SERVICE_CASE(a_full_ring_is_no_transaction),

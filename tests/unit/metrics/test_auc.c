@@ -139,7 +139,7 @@ static void feed_probabilities(struct fr_auc *auc, struct stream *s)
     feed(auc, s, 0, N);
 }
 
-FR_CASE(served_probabilities_below_1e_7_are_told_apart)
+FR_CASE(served_probabilities_below_1e_7_are_distinguished)
 {
     struct stream *s = make_stream(7, -20.0f, 1.0f);
     double exact = by_ranks(s, 0);
@@ -237,7 +237,7 @@ FR_CASE(logloss_calibration_and_rate_match_direct_sums)
     free(s);
 }
 
-FR_CASE(a_restored_state_goes_on_to_the_same_bytes)
+FR_CASE(a_restored_state_continues_to_the_same_bytes)
 {
     struct stream *s = make_stream(11, 0.0f, 1.0f);
     struct fr_auc *whole = fr_auc_new(&options), *second = fr_auc_new(&options);
@@ -428,11 +428,11 @@ int main(void)
         cmocka_unit_test(auc_is_within_1e_3_of_the_one_by_ranks),
         cmocka_unit_test(auc_is_within_1e_3_for_scores_far_narrower_than_one_logit),
         cmocka_unit_test(auc_is_within_1e_3_at_any_scale_of_the_logits),
-        cmocka_unit_test(served_probabilities_below_1e_7_are_told_apart),
+        cmocka_unit_test(served_probabilities_below_1e_7_are_distinguished),
         cmocka_unit_test(above_one_percent_outside_the_range_auc_is_undefined),
         cmocka_unit_test(a_higher_logit_is_never_counted_below_a_lower_one),
         cmocka_unit_test(logloss_calibration_and_rate_match_direct_sums),
-        cmocka_unit_test(a_restored_state_goes_on_to_the_same_bytes),
+        cmocka_unit_test(a_restored_state_continues_to_the_same_bytes),
         cmocka_unit_test(an_image_that_names_a_time_beyond_all_is_refused),
         cmocka_unit_test(other_half_lives_keep_the_lifetime_part),
         cmocka_unit_test(a_label_flip_shows_within_one_half_life_of_event_time),

@@ -159,7 +159,7 @@ FR_CASE(requests_sent_at_once_are_answered_one_by_one)
     close(fd);
 }
 
-FR_CASE(without_descriptors_it_tries_now_and_then_and_goes_on)
+FR_CASE(without_descriptors_it_tries_now_and_then_and_continues)
 {
     struct scene *scene = *state;
     struct rlimit before, low;
@@ -218,7 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(connections_without_a_request_take_nobodys_place, setup, teardown),
         cmocka_unit_test_setup_teardown(a_slow_head_has_an_end, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_sent_at_once_are_answered_one_by_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_descriptors_it_tries_now_and_then_and_goes_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_descriptors_it_tries_now_and_then_and_continues, setup, teardown),
         cmocka_unit_test_setup_teardown(it_listens_on_ipv6, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

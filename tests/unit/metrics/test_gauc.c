@@ -131,7 +131,7 @@ FR_CASE(the_order_of_groups_does_not_matter)
     release(&s);
 }
 
-FR_CASE(a_restored_state_goes_on_to_the_same_bytes)
+FR_CASE(a_restored_state_continues_to_the_same_bytes)
 {
     struct stream s = make_stream(7, 6000);
     for (size_t i = 0; i < s.n; i += 2)
@@ -276,7 +276,7 @@ int main(void)
         cmocka_unit_test(the_stated_error_holds_when_scores_drift_or_come_sorted),
         cmocka_unit_test(the_kept_groups_are_those_of_least_hash_and_whole),
         cmocka_unit_test(the_order_of_groups_does_not_matter),
-        cmocka_unit_test(a_restored_state_goes_on_to_the_same_bytes),
+        cmocka_unit_test(a_restored_state_continues_to_the_same_bytes),
         cmocka_unit_test(a_smaller_limit_keeps_what_a_run_with_it_would_have_kept),
         cmocka_unit_test(a_larger_limit_takes_no_group_that_was_refused_before),
         cmocka_unit_test(the_image_has_the_size_that_the_readme_says),

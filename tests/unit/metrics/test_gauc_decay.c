@@ -136,7 +136,7 @@ FR_CASE(few_groups_are_never_dropped_for_being_idle)
 
 /* From the middle on, scores are 50 times as close together, so all new scores fall into one or two
  * of the old spans. */
-FR_CASE(scores_that_narrowed_are_told_apart_again)
+FR_CASE(scores_that_narrowed_are_distinguished_again)
 {
     struct stream s = make_stream(7, 60000);
     for (size_t i = s.n / 2; i < s.n; i++)
@@ -184,7 +184,7 @@ FR_CASE(groups_with_few_samples_in_a_half_life_stay_exact_enough)
 }
 
 /* References move, groups come and go, spans are split: 200 half-lives, more groups than places. */
-FR_CASE(a_restored_state_goes_on_to_the_same_bytes)
+FR_CASE(a_restored_state_continues_to_the_same_bytes)
 {
     struct stream s = make_stream(8, 20000);
     for (size_t i = 0; i < s.n; i++) {
@@ -263,9 +263,9 @@ int main(void)
         cmocka_unit_test(groups_that_left_give_way_to_those_that_came),
         cmocka_unit_test(the_bound_rises_again_after_a_crowd),
         cmocka_unit_test(few_groups_are_never_dropped_for_being_idle),
-        cmocka_unit_test(scores_that_narrowed_are_told_apart_again),
+        cmocka_unit_test(scores_that_narrowed_are_distinguished_again),
         cmocka_unit_test(groups_with_few_samples_in_a_half_life_stay_exact_enough),
-        cmocka_unit_test(a_restored_state_goes_on_to_the_same_bytes),
+        cmocka_unit_test(a_restored_state_continues_to_the_same_bytes),
         cmocka_unit_test(other_half_lives_keep_what_they_have_in_common),
         cmocka_unit_test(before_the_first_watermark_samples_count_for_the_lifetime_only),
     };

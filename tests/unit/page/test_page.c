@@ -137,7 +137,7 @@ FR_CASE(an_asset_is_served_as_it_is_and_compressed)
     fr_buffer_release(&packed.body);
 }
 
-FR_CASE(a_client_that_has_the_bytes_is_told_so)
+FR_CASE(a_client_that_has_the_bytes_gets_304_without_them)
 {
     struct scene *scene = *state;
     struct reply reply = {0};
@@ -218,7 +218,7 @@ int main(void)
         cmocka_unit_test(the_document_says_model_state_and_problems_without_a_script),
         cmocka_unit_test(nothing_refers_to_another_host_and_all_weighs_little),
         cmocka_unit_test_setup_teardown(an_asset_is_served_as_it_is_and_compressed, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_client_that_has_the_bytes_is_told_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_client_that_has_the_bytes_gets_304_without_them, setup, teardown),
         cmocka_unit_test_setup_teardown(every_answer_has_the_policy_and_head_has_no_body, setup, teardown),
         cmocka_unit_test_setup_teardown(a_rendered_document_gets_the_query, setup, teardown),
     };

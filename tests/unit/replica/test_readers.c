@@ -135,7 +135,7 @@ static struct scratch *scratch_new(void)
     return scratch;
 }
 
-static void look_up(struct freshet_reader *reader, struct scratch *scratch, int table, uint32_t *dim)
+static void read_table(struct freshet_reader *reader, struct scratch *scratch, int table, uint32_t *dim)
 {
     struct freshet_lookup lookup = {.table = table == 0 ? "user" : "item",
                                     .keys = scratch->keys[table],
@@ -164,7 +164,7 @@ static void check_alone(struct freshet_reader *reader, struct scratch *scratch)
 {
     uint32_t dim;
     uint64_t k = 0;
-    look_up(reader, scratch, 1, &dim);
+    read_table(reader, scratch, 1, &dim);
     while (k < ALL_KEYS && !scratch->found[k])
         k++;
     FR_CHECK(k < ALL_KEYS && dim == 3);
@@ -177,7 +177,7 @@ static void check_whole(struct freshet_reader *reader, struct scratch *scratch)
     uint32_t dim;
     freshet_reader_get_info(reader, &info);
     for (int t = 0; t < 2; t++) {
-        look_up(reader, scratch, t, &dim);
+        read_table(reader, scratch, t, &dim);
         check_rows(info.epoch, t, scratch->found, scratch->got, dim);
     }
     check_score(reader, info.epoch);

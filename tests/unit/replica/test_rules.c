@@ -270,7 +270,7 @@ FR_CASE(every_single_missing_piece_is_a_gap)
     history_free(h);
 }
 
-FR_CASE(a_second_writer_is_told_by_its_digest)
+FR_CASE(a_second_writer_is_recognized_by_its_digest)
 {
     struct history *ours = history_of(3, 30), *theirs = history_new(1);
     for (int i = 0; i < 3; i++)
@@ -696,7 +696,7 @@ int main(void)
         cmocka_unit_test(a_topic_that_begins_later_is_passed_over),
         cmocka_unit_test(an_epoch_merged_from_the_first_replaces_everything),
         cmocka_unit_test(every_single_missing_piece_is_a_gap),
-        cmocka_unit_test(a_second_writer_is_told_by_its_digest),
+        cmocka_unit_test(a_second_writer_is_recognized_by_its_digest),
         cmocka_unit_test(an_epoch_with_another_predecessor_is_a_second_writer),
         cmocka_unit_test(older_timelines_are_ignored_and_newer_ones_name_their_snapshot),
         cmocka_unit_test(a_timeline_that_begins_with_a_merged_epoch_replaces_a_newer_epoch),

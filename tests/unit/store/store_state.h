@@ -102,7 +102,7 @@ static inline int state_compare_missing(const void *left, const void *right)
     return (a->hash > b->hash) - (a->hash < b->hash);
 }
 
-static inline enum fr_status state_take_view(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+static inline enum fr_status state_copy_view(void *self, size_t index, uint64_t hash, const struct fr_image *image)
 {
     (void)hash;
     struct state_view *cold = ((struct state_missing *)self)[index].cold;
@@ -143,7 +143,7 @@ static inline struct state_view *state_find_all(const struct test_state *state, 
     for (size_t i = 0; i < n_missing; i++)
         hashes[i] = missing[i].hash;
     struct fr_err err = {0};
-    struct fr_durable_reader reader = {missing, state_take_view};
+    struct fr_durable_reader reader = {missing, state_copy_view};
     if (n_missing > 0)
         assert_int_equal(fr_durable_fetch(state->durable, t, hashes, n_missing, &reader, &err), FR_OK);
     free(hashes);

@@ -222,7 +222,7 @@ FR_CASE(clicks_add_up_label_0_where_it_is_positive)
 }
 
 /* As f32, a counter that grows by one would stay at 2^24. */
-FR_CASE(counters_go_on_beyond_2_to_the_24th)
+FR_CASE(counters_count_beyond_2_to_the_24th)
 {
     struct world w, r;
     world_simple(&w, 1, 0);
@@ -572,7 +572,7 @@ int main(void)
         cmocka_unit_test(a_slot_that_does_not_admit_neither_counts_nor_admits),
         cmocka_unit_test(a_slot_that_does_not_touch_leaves_seen_and_counters_but_marks_dirty),
         cmocka_unit_test(clicks_add_up_label_0_where_it_is_positive),
-        cmocka_unit_test(counters_go_on_beyond_2_to_the_24th),
+        cmocka_unit_test(counters_count_beyond_2_to_the_24th),
         cmocka_unit_test(what_is_served_lacks_the_rows_this_batch_made),
         cmocka_unit_test(a_new_row_is_a_function_of_seed_table_key_and_index),
         cmocka_unit_test(rows_keep_their_values_while_the_table_grows),

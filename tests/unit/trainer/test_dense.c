@@ -27,7 +27,7 @@ struct cut {
 };
 
 /* What the epoch of the waiting stage announces. */
-static struct cut take_cut(struct run *run)
+static struct cut append_cut(struct run *run)
 {
     void *stage = NULL;
     struct cut cut = {.any = fr_ring_pop(run->cut_stages, &stage, 0) == FR_OK};
@@ -61,7 +61,7 @@ static struct cut step_until_cut(struct run *run)
         if (fr_ring_count(run->full) == 0)
             offer_next(run);
         assert_true(fr_trainer_step(run->trainer, &err) >= 0);
-        cut = take_cut(run);
+        cut = append_cut(run);
     }
     assert_true(cut.any);
     return cut;
@@ -113,10 +113,10 @@ FR_CASE(the_last_epoch_of_a_drain_has_dense_parameters)
     offer_next(&run);
     while (run.applied == before)
         assert_true(fr_trainer_step(run.trainer, &err) >= 0);
-    assert_false(take_cut(&run).any);
+    assert_false(append_cut(&run).any);
     fr_trainer_stop(run.trainer);
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_EOF);
-    struct cut last = take_cut(&run);
+    struct cut last = append_cut(&run);
     assert_true(last.any && last.dense && !last.model);
     close_run(&run, dir);
 }

@@ -425,7 +425,7 @@ FR_CASE(while_publishing_is_held_whole_batches_stay_out_of_the_dead_letters)
     scene_close(&scene);
 }
 
-FR_CASE(positions_go_on_in_epochs_of_quarantined_batches)
+FR_CASE(positions_continue_in_epochs_of_quarantined_batches)
 {
     struct scene scene;
     scene_open(&scene, 2);
@@ -633,7 +633,7 @@ int main(void)
         cmocka_unit_test(each_record_gets_one_letter_that_says_why),
         cmocka_unit_test(a_batch_takes_effect_when_its_letters_are_sent),
         cmocka_unit_test(while_publishing_is_held_whole_batches_stay_out_of_the_dead_letters),
-        cmocka_unit_test(positions_go_on_in_epochs_of_quarantined_batches),
+        cmocka_unit_test(positions_continue_in_epochs_of_quarantined_batches),
         cmocka_unit_test(three_in_a_row_hold_publishing_and_three_good_ones_end_it),
         cmocka_unit_test(a_batch_of_which_something_trains_neither_holds_publishing_nor_prolongs_it),
         cmocka_unit_test(a_few_bad_samples_of_a_slow_stream_hold_nothing),

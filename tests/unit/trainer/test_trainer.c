@@ -95,7 +95,7 @@ FR_CASE(a_pause_takes_no_batch_until_it_is_lifted)
 
 /* Rows that are not folded cannot leave memory: reading waits for the fold, which is requested, and
  * continues by itself. */
-FR_CASE(without_memory_reading_waits_for_a_fold_and_goes_on)
+FR_CASE(without_memory_reading_waits_for_a_fold_and_continues)
 {
     char dir[FR_TEST_FOLDER];
     fr_test_folder(dir);
@@ -236,7 +236,7 @@ FR_CASE(a_pause_does_not_keep_what_was_trained_from_its_epoch)
     remove_dir(dir);
 }
 
-FR_CASE(reading_stops_before_what_is_allowed_whoever_looks_late)
+FR_CASE(reading_stops_before_what_is_allowed_even_if_the_loop_looks_late)
 {
     char dir[FR_TEST_FOLDER];
     fr_test_folder(dir);
@@ -356,11 +356,11 @@ int main(void)
         cmocka_unit_test(a_restart_between_epochs_leaves_the_chain_as_it_was),
         cmocka_unit_test(a_drain_writes_one_last_epoch_and_a_restart_none),
         cmocka_unit_test(a_pause_takes_no_batch_until_it_is_lifted),
-        cmocka_unit_test(without_memory_reading_waits_for_a_fold_and_goes_on),
+        cmocka_unit_test(without_memory_reading_waits_for_a_fold_and_continues),
         cmocka_unit_test(a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch),
         cmocka_unit_test(no_epoch_without_samples_comes_while_nobody_could_use_it),
         cmocka_unit_test(a_pause_does_not_keep_what_was_trained_from_its_epoch),
-        cmocka_unit_test(reading_stops_before_what_is_allowed_whoever_looks_late),
+        cmocka_unit_test(reading_stops_before_what_is_allowed_even_if_the_loop_looks_late),
         cmocka_unit_test(a_limit_that_is_smaller_than_a_batch_still_lets_one_come),
         cmocka_unit_test(at_a_limit_between_epochs_a_fold_is_asked_for),
         cmocka_unit_test(a_cut_that_is_late_holds_the_next_batch_and_says_why),

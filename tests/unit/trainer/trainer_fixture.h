@@ -87,7 +87,7 @@ static inline void applied(void *self, const struct fr_batch *batch)
     run->left_out += left_out;
 }
 
-static inline enum fr_status take_letter(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
+static inline enum fr_status keep_letter(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
                                          const char *reason, uint64_t *number)
 {
     struct run *run = self;
@@ -162,7 +162,7 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
                                          .clock = &run->clock.clock,
                                          .pool = run->pool,
                                          .policies = &run->policies,
-                                         .stream = {run, applied, stage_positions, no_offsets, take_letter},
+                                         .stream = {run, applied, stage_positions, no_offsets, keep_letter},
                                          .full = run->full,
                                          .empty = run->empty,
                                          .cut_stages = run->cut_stages,

@@ -82,7 +82,7 @@ struct fr_layer_rule {
     KIND(FR_LAYER_ACTIVATE, "activate", FR_REFS_FORM, "the activation of the concatenation",                           \
          .options = FR_LAYER_ACTIVATION | FR_LAYER_OPTIMIZER, .required = FR_LAYER_ACTIVATION)                         \
     KIND(FR_LAYER_STOP_GRADIENT, "stop_gradient", FR_REFS_FORM,                                                        \
-         "the concatenation; nothing before it learns from what reads it", .inline_ = true)                        \
+         "the concatenation; nothing before it learns from what reads it", .inline_ = true)                            \
     /* query and keys of one width; `softmax` of the scores */                                                         \
     KIND(FR_LAYER_ATTENTION, "attention", "`{query: refs, keys: sequences}`",                                          \
          "Σ score · key, scores by an mlp of `units` and 1 on [q, k, q−k, q∘k] (DIN, Zhou et al. 2018)",               \
