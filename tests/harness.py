@@ -1,7 +1,7 @@
 """Runs the real parts for integration tests: Apache Kafka (tests/kafka), freshetd and the freshet tool.
 
 Everything is started in a fresh temporary directory, on loopback and free ports, and ended by process id. Waiting is polling until a condition holds; no sleep
-stands for an event, and the deadlines are so long that only a failing test reaches them. The build folder comes from FRESHET_BUILD (default build/release).
+replaces an event, and the deadlines are so long that only a failing test reaches them. The build folder comes from FRESHET_BUILD (default build/release).
 """
 import contextlib
 import fcntl
@@ -23,8 +23,8 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("FRESHET_BUILD", SOURCE / "build" / "release")).resolve()
 DATA = pathlib.Path(os.environ.get("FRESHET_DATA", SOURCE.parent / "shared" / "data" / "streams"))
 NODES = os.environ.get("FRESHET_NODES")  # folder of nodes that suites use one after another; tests/run makes and ends them
-gc.disable()  # streams are lists of millions of objects, which a collection would walk; a suite leaves little garbage
-PATIENCE = 300  # seconds; no load makes a sound test wait so long
+gc.disable()  # streams are lists of millions of objects that each collection would visit, and a suite leaves little garbage
+PATIENCE = 300  # seconds; a passing test never waits so long, whatever the load
 SKIP = 77
 
 
@@ -47,7 +47,7 @@ def wait_until(condition, what):
 
 
 def run_cases(cases, names):
-    """Runs these methods of `cases`, or those of them that the command line asks for."""
+    """Runs the methods of `cases` with these names, or those among them that the command line names."""
     names = [name for name in names if not sys.argv[1:] or name in sys.argv[1:]]
     for name in names:
         begin = time.monotonic()
@@ -57,8 +57,8 @@ def run_cases(cases, names):
 
 
 class Kafka:
-    """One KRaft node without topics; a context manager. Where tests/run requests it (FRESHET_NODES), a node that an earlier suite left, emptied: a JVM takes
-    ten seconds of a core to start. With `own`, or any argument of kafka/start, a fresh node, which `stop` may stop and `start` continues."""
+    """One KRaft node without topics; a context manager. If tests/run requests it (FRESHET_NODES), the node is one that an earlier suite left, emptied, because a
+    JVM takes ten seconds of a core to start. With `own`, or any argument of kafka/start, the node is fresh; the suite may `stop` it and `start` it again."""
 
     def __init__(self, *arguments, own=False):
         self.lock = None if own or arguments or not NODES else self._borrow()
@@ -74,7 +74,7 @@ class Kafka:
         return lines[0]
 
     def _borrow(self):
-        """Takes the first node that no other suite has, and holds its lock until the suite ends."""
+        """Locks the first node that no other suite uses; the lock is held until the suite ends."""
         for number in itertools.count():
             self.dir = os.path.join(NODES, str(number))
             lock = open(self.dir + ".lock", "w")
@@ -85,7 +85,7 @@ class Kafka:
                 lock.close()
 
     def _emptied(self):
-        """Returns the node's address, once the topics and groups of the previous suite are gone; None: the node does not run."""
+        """Returns the node's address, once the topics and groups of the previous suite are gone; None if the node does not run."""
         if not os.path.exists(os.path.join(self.dir, "address")):
             shutil.rmtree(self.dir, ignore_errors=True)
             return None
@@ -136,7 +136,7 @@ def tool(*arguments, check=True, timeout=600):
 
 
 class Broker:
-    """`freshet broker`: a run from files alone still publishes."""
+    """`freshet broker`, to which a run from files alone publishes."""
 
     def __enter__(self):
         self.process = subprocess.Popen([BUILD / "tool/freshet", "broker"], stdout=subprocess.PIPE, text=True)
@@ -162,7 +162,7 @@ class Daemon:
             command += ["--set", item]
         self.log_path = pathlib.Path(log)
         self.log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        self.elsewhere = stderr is not None  # a descriptor: the log is not in the file
+        self.elsewhere = stderr is not None  # the log goes to the caller's descriptor, not to the file
         self.process = subprocess.Popen([*map(str, command), *arguments], stderr=stderr if self.elsewhere else open(log, "ab"), stdout=subprocess.DEVNULL,
                                         env={**os.environ, **(env or {})})
         self.port = None
@@ -211,7 +211,7 @@ class Daemon:
         return self.process.poll() is None
 
     def wait_exit(self, seconds=PATIENCE):
-        """A daemon whose log continues is slow (a sanitizer, a loaded machine), not stuck: the wait begins again, at most six times."""
+        """Waits for the exit; as long as the log grows, the daemon is slow (a sanitizer, a loaded machine), not stuck, so the wait begins again, at most six times."""
         for _ in range(6):
             written = len(self.log())
             try:

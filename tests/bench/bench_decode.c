@@ -1,8 +1,8 @@
 /* `freshet-bench decode`: R16 records (MessagePack) to batches of 1024 samples, one core, in the
  * forms that matter for speed: arrays of 64 sample maps, arrays of groups of 8 that share half of
- * the id slots, packed blocks of 512. Each has its own result; the first one's rate is compared with
- * the rate of the products, which says how many cores decode for a machine that does nothing but
- * multiply. Seconds are of this thread's processor time, so that other programs do not count.
+ * the id slots, packed blocks of 512. Each has its own result; the first one's rate is compared
+ * with the rate of the products, which says how many cores decode for a machine that does nothing
+ * but multiply. Seconds are of this thread's processor time, so that other programs do not count.
  *
  * Thread: the caller's. */
 #include <stdio.h>

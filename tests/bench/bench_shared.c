@@ -2,9 +2,9 @@
  *
  * The same impressions twice, as groups and as plain samples (arrays of the same number of them),
  * with 8 and with 50 impressions a request: bytes, decoding on one core, training in this process.
- * Model: conf/bench_shared.yaml. The two train alternately in one run, each on a machine of its own,
- * so that other work of the host does not change the ratio. Thread: the caller's and the machines'
- * pools. */
+ * Model: conf/bench_shared.yaml. The two train alternately in one run, each on a machine of its
+ * own, so that other work of the host does not change the ratio. Thread: the caller's and the
+ * machines' pools. */
 #include <msgpack.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@ The state is that of power_cut.py's run (power_run.py) at a moment near its end,
 
 - a state: `freshet dump --private` gives the hash of the sound state or refuses; freshetd trains to the end of the files, with the private hash of the
   undisturbed run, or ends with exit 3 and a text that names the file or its folder;
-- a savepoint: the same of a state that begins from it (--restore);
-- a snapshot: `freshet snapshot --check` refuses it and names the file; a damaged CURRENT is none, or names what is whole.
+- a savepoint: the same for a state that begins from it (--restore);
+- a snapshot: `freshet snapshot --check` refuses it and names the file; a damaged CURRENT counts as none, or names a snapshot that is whole.
 
 Anything else fails: another result, another exit status, a signal, a refusal that names nothing.
 
@@ -84,7 +84,7 @@ class Flips:
 
     @staticmethod
     def refusal(path, status, text):
-        """REFUSED, or what is wrong with the way in which the program ended."""
+        """Returns REFUSED, or what is wrong with the way in which the program ended."""
         if status != 3:
             return f"exit {status}" if status > 0 else f"signal {-status}"
         problem = next((line for line in reversed(text.splitlines()) if "level=error" in line or "level=fatal" in line), last_line(text))
@@ -98,7 +98,7 @@ class Flips:
         return (EXACT if got == self.run.hash else "SILENT"), f"private hash {got}; {refused}"
 
     def dumped(self, damaged_directory, sound_directory):
-        """Whether the tool refuses the damaged directory, or finds in it what the sound one holds."""
+        """Returns whether the tool refuses the damaged directory, or finds in it what the sound one holds."""
         got, refused = private_hash(damaged_directory)
         return got is None and "freshet dump: " in refused or got == self.hashes[sound_directory]
 

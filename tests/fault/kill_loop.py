@@ -4,12 +4,12 @@ Each kill comes after at least one new durable epoch; at least three leave epoch
 After each kill nothing beyond the HWM may be on the topic, and what is there must be byte by byte what an uninterrupted run published. At the end:
 the private hash equals that of the uninterrupted run, delta records of both runs are equal epoch by epoch, no (p, tl, e, i) has two contents on the raw
 topic, every sample is counted once (a feature of its own), and a replica verifies. Some samples have a weight that makes gradients overflow: single ones are
-left out of their batches (counted as quarantined, and nowhere else), and stretches of nothing else hold publishing for a while; the records of the former,
+left out of their batches (counted as quarantined, and nowhere else), and stretches of only such samples hold publishing for a while; the records of the former,
 and no sound one, are on the dead-letter topic, in the uninterrupted run once. Records have every form,
 the first come from files, the others from two topics, and some are so long that epochs end, and at least one kill finds the state, inside a record.
 
 With --tiers the model has sketch gates and every rule of expiry (kill_tiers.yaml), and the killed run's row_memory is at most a tenth of what its tables
-need (checked), while the uninterrupted run has all in memory.
+need (checked), while the uninterrupted run has all rows in memory.
 
     python3 tests/fault/kill_loop.py [--seed S] [--freshetd PROGRAM] [--tiers [--limit SIZE]]
 
@@ -42,7 +42,7 @@ BULKS, BULK_SAMPLES, BULK_STEP = 20, 150000, 1000  # blocks that are cut twice: 
 UNACKED_KILLS, FOLD_KILLS, ITEM_KILLS = 3, 2, 1
 EPOCH_KILLS = 12  # at most so many kills more than the planned ones
 SINGLE = set(range(11000, SAMPLES, 12000))
-BROKEN = {*SINGLE, *range(34000, 54000)}  # partitions are not read evenly: in the middle of it all of them are broken
+BROKEN = {*SINGLE, *range(34000, 54000)}  # partitions are not read evenly: in the middle of the stretch all samples are broken
 BROKEN_LINES = range(12, FILE_RECORDS)  # of the last file: four batches
 
 
@@ -108,7 +108,7 @@ class Stream:
 
 def kill_points(rng):
     """Ten points of kill_shim.c with the durable epochs before them: four after the HWM, two between journal and HWM, four in a fold; in any order,
-    but one between journal and HWM is the first: none of the first epochs is held, and a publisher that is too early shows there."""
+    except that a point between journal and HWM is the first: none of the first epochs is held, so a publisher that is too early shows there."""
     points = ["hwm_synced"] * 4 + ["hwm_write"] + ["fold_open", "fold_ingest", "fold_ingest", "fold_done"]
     rng.shuffle(points)
     points.insert(0, "hwm_write")
@@ -116,7 +116,7 @@ def kill_points(rng):
 
 
 class Topic:
-    """What a delta topic holds now: (partition, timeline, epoch, piece) -> bytes, and the check that none has two contents."""
+    """Returns what a delta topic holds now: (partition, timeline, epoch, piece) -> bytes; checks that none has two contents."""
 
     def __init__(self, address, name):
         self.contents, self.records, committed = {}, 0, {}
@@ -255,7 +255,7 @@ class Test:
 
     @staticmethod
     def watched(daemon):
-        """Waits until the daemon has ended; returns the last sums over the tables in /status, and the most bytes that the tables took."""
+        """Waits until the daemon has ended; returns the last sums over the tables in /status, and the most bytes that the tables took at any time."""
         tables, most = {}, 0
         while daemon.running():
             if daemon.port or daemon._find_port():

@@ -7,8 +7,8 @@
  * - hwm_write: the next epoch is synced in the journal, the HWM that will name it is not written.
  *   The process lingers here before it dies, so that a publisher that is too early has the time to
  *   publish.
- * - hwm_synced: the n-th epoch is durable by its HWM; no other thread has learned of it, and nothing
- *   of it is published.
+ * - hwm_synced: the n-th epoch is durable by its HWM; no other thread has learned of it, and
+ *   nothing of it is published.
  * - fold_open: a sorted file of a fold has been created.
  * - fold_ingest: just before RocksDB takes the files in.
  * - fold_done: just after.

@@ -29,7 +29,7 @@ COPY_BYTES, COPY_DISTANCE = 128, 4096  # of the copies in the mark (docs/formats
 
 
 def marked(hwm):
-    """The epoch of the newest good copy of the mark."""
+    """Returns the epoch of the newest good copy of the mark."""
     newest = (0, 0)
     for at in (0, COPY_DISTANCE):
         copy = hwm[at:at + COPY_BYTES]
@@ -39,7 +39,7 @@ def marked(hwm):
 
 
 def epoch_sent(message):
-    """The epoch of a delta record of which only the first bytes are given."""
+    """Returns the epoch of a delta record of which only the first bytes are given."""
     unpacker = msgpack.Unpacker(raw=True, strict_map_key=False)
     unpacker.feed(message)
     for _ in range(unpacker.read_map_header()):
@@ -126,7 +126,7 @@ class Cuts:
     def judge(self, number, image):
         try:
             return image.judge(self.run), None
-        except Exception as error:  # reported beside the others
+        except Exception as error:  # reported with the others
             return None, f"image {number} ({image.path}), {image.model} at record {image.cut}: {error}"
         finally:
             self.room.release()

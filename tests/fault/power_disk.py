@@ -31,7 +31,7 @@ class Folder:
 
 
 class Change:
-    """The names that one call takes away, [(folder, name)], and those that it adds, [(folder, name, node)]."""
+    """The names that one call removes, [(folder, name)], and the names that it adds, [(folder, name, node)]."""
 
     def __init__(self, number, gone, come):
         self.number, self.gone, self.come = number, gone, come
@@ -71,7 +71,7 @@ def written(folder, path, names_of, bytes_of, done):
 
 
 class Records:
-    """Of the shim's file, one after the other: (operation, inode, a, b, data)."""
+    """Yields the records of the shim's file in their order: (operation, inode, a, b, data)."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -95,7 +95,7 @@ class Disk:
     def __init__(self, records):
         self.records, self.number, self.root, self.nodes = records, 0, Folder(), {}
         self.syncs, self.last_sync, self.see = {}, -1, lambda data: None
-        self.emptied = []  # taken out of a renamed folder before its new name was synced: a power cut brings back the old name, not the file
+        self.emptied = []  # removed from a renamed folder before the folder's new name was synced: a power cut brings back the old name, not the file
 
     def until(self, number):
         """Replays the records before `number`."""
@@ -188,7 +188,7 @@ class Disk:
     # ---- images ----
 
     def synced_bytes(self, *path):
-        """The bytes of the file at `path` that no power cut can take away any more; None if there is no such file."""
+        """Returns the bytes of the file at `path` that no power cut can remove any more; None if there is no such file."""
         node = self.root
         for name in path:
             node = node.synced.get(name) if isinstance(node, Folder) else None

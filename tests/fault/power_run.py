@@ -18,7 +18,7 @@ SKIPPED = {"LOG", "LOG.old"}  # RocksDB's own, written by stdio
 
 
 def write_files(folder, seed):
-    """Files of samples with a feature of its own each; in the middle of the second a long record."""
+    """Writes files of samples, each with a feature of its own; the second file has a long record in its middle."""
     rng, paths, count = random.Random(seed), [], 0
 
     def sample():
@@ -78,7 +78,7 @@ class Run:
         self.check_records()
 
     def train(self, state, sets=(), arguments=(), env=None):
-        """Trains to the end of the files, with a topic that no other run has; returns exit status and text."""
+        """Trains to the end of the files, with a topic that no other run uses; returns exit status and text."""
         with Broker() as broker:
             sets = [f"ingest.brokers={broker.address}", f"state_dir={state}", f"ingest.files=[{', '.join(map(str, self.files))}]", *sets]
             return process(BUILD / "daemon/freshetd", "--config", CONFIG, *(word for item in sets for word in ("--set", item)), *arguments, env=env)

@@ -2,7 +2,7 @@
 
     python3 tests/fault/seeded_bugs.py [--seed S]
 
-A bug is an exact replacement of text; if the text is not there (any more), that is a failure of this test, to be mended here. The bugs are built one after
+A bug is an exact replacement of text; if the text is not there (any more), this test fails and must be adapted. The bugs are built one after
 the other in one copy, so that the second compiles only what differs. That the source as it is passes is tests/fault/kill_loop.py itself.
 """
 import argparse
@@ -18,7 +18,7 @@ import tempfile
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 KILL_LOOP_SECONDS = 180
 
-# name -> (file, text, text of the bug)..., then what the kill test has to say about it.
+# name -> (file, text, text of the bug)..., then what the kill test must report about it.
 BUGS = {
     "publishes before the HWM is synced": ([
         ("store/durable/durable.c",
@@ -63,7 +63,7 @@ def replace(path, text, bug):
 
 
 def run(command, seconds, **options):
-    """Exit code and output. One that takes too long is interrupted, so that it ends what it has started."""
+    """Returns exit code and output. A command that takes too long is interrupted, so that it ends what it has started."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
     try:
         output, _ = process.communicate(timeout=seconds)

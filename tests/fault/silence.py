@@ -1,6 +1,6 @@
 """Logs that change while the daemon hears nothing: it is stopped, or a network swallows questions and answers, and meanwhile its topic is deleted and
-created again, or cut by an unclean election among three brokers. None of the other log's records may be read on by offset number: the daemon ends with exit 3 and
-names the offset, or goes by on_loss. A silence in which nothing changed loses nothing, whatever retention, transactions and other topics did.
+created again, or cut by an unclean election among three brokers. The daemon must not continue in the other log by offset number: it ends with exit 3 and
+names the offset, or does what on_loss says. A silence in which nothing changed loses nothing, whatever retention, transactions and other topics did.
 """
 import os
 import pathlib
@@ -34,7 +34,7 @@ OTHER = "is not the one that was trained"
 
 
 def free_ports(n):
-    """Below the ephemeral range, as tests/kafka/start takes them."""
+    """Returns free ports below the ephemeral range, as tests/kafka/start chooses them."""
     held, ports = [], []
     while len(ports) < n:
         port = 20000 + int.from_bytes(os.urandom(2), "little") % 12000
@@ -184,7 +184,7 @@ class Case:
         assert "event=stopped" in again.log() and all(text in again.log() for text in texts), again.log()[-1500:]
 
     def expect_sound(self, count):
-        """All trained, nothing lost, no alarm that stays; the ledger has each sample once."""
+        """Checks that all is trained, nothing lost, and no alarm stays; the ledger has each sample once."""
         self.wait_trained(count)
         lost = sum(p["lost"] for p in self.daemon.json("/status")["partitions"])
         assert lost == 0 and "records_lost" not in self.daemon.log(), self.daemon.log()[-2000:]

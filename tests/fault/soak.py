@@ -110,7 +110,7 @@ class Soak:
         self.kafka.start()
 
     def refuse_letters(self):
-        """Epochs wait for their letters, and training for epochs."""
+        """Epochs wait for their dead letters, and training waits for epochs."""
         def limit(size):
             resource = confluent_kafka.admin.ConfigResource("topic", "samples.dead", set_config={"max.message.bytes": size})
             for future in self.admin.alter_configs([resource]).values():
@@ -121,7 +121,7 @@ class Soak:
         limit("1048588")
 
     def delete_deltas(self):
-        if "event=rebase" in self.daemon.log():  # a daemon that meets an empty topic twice within ten minutes calls an operator
+        if "event=rebase" in self.daemon.log():  # a daemon that finds an empty topic twice within ten minutes stops for an operator
             self.drain()
         for future in self.admin.delete_topics(["deltas"]).values():
             future.exception(PATIENCE)  # the topic may not exist again yet
@@ -135,7 +135,7 @@ class Soak:
             assert writer.running() or writer.process.returncode == 3, writer.log()[-2000:]
         other.kill()
         shutil.rmtree(other_state, ignore_errors=True)
-        if not self.daemon.running():  # the other had begun with an empty topic: what it wrote has to go
+        if not self.daemon.running():  # the other daemon had begun with an empty topic: its records have to be deleted
             for future in self.admin.delete_topics(["deltas"]).values():
                 future.exception(PATIENCE)
             self.daemon = self.start()
@@ -165,7 +165,7 @@ class Soak:
     # ---- the run ----
 
     def ends(self):
-        """What the broker has, by partition."""
+        """Returns how many records the broker has, by partition."""
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "looks"})
         try:
             return [consumer.get_watermark_offsets(confluent_kafka.TopicPartition("samples", p), timeout=PATIENCE)[1] for p in range(3)]

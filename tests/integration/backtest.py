@@ -1,5 +1,5 @@
 """A candidate beside a live model: restored from the live model's savepoint under another name and trained over the same stream to the same end, it has the live
-model's AUC to the last bit; a candidate with another learning rate has not. `freshet compare` shows both, from state directories, documents and a running daemon.
+model's AUC to the last bit; a candidate with another learning rate has another AUC. `freshet compare` shows both, from state directories, documents and a running daemon.
 
 The stream is globo_200k (FRESHET_DATA), in one partition, in lockstep.
 """

@@ -1,9 +1,9 @@
 """What may change on a model that exists (docs/operating.md): changed settings of training apply at a restart and are recorded with the first epoch that is
-trained with them; a kill leaves the state of before or of after the change.
+trained with them; after a kill the state is either the one before or the one after the change.
 
-Cases: a rate changed on a live model, a kill -9 right after, the rest: nothing is lost, the history says since when, a replica follows without a new model; a
-start that made no epoch changes nothing; a drain records a change without samples; all that may change does at once, and back; a lockstep run changed after an epoch is the same with kills and without;
-what is fixed is refused by name.
+Cases: a rate is changed on a live model with a kill -9 right after: nothing is lost, the history says since which epoch, a replica follows without a new model; a
+start that made no epoch changes nothing; a drain records a change without samples; everything that may change is changed at once, and back; a lockstep run
+that is changed after an epoch gives the same state with kills and without; a change of what is fixed is refused by name.
 """
 import pathlib
 import signal
@@ -26,7 +26,7 @@ LOCKSTEP_CHANGE = ["network.optimizer={adamw: {lr: 0.001}}", "tables.user.admit=
 
 
 def changes(state):
-    """[(epoch, what)] of the history that `freshet state` shows."""
+    """Returns [(epoch, what changed)] of the history that `freshet state` shows."""
     return [(int(epoch), what) for epoch, what in re.findall(r'^change epoch=(\d+) time_ms=\d+ what="(.*)"$', tool("state", state)[1], re.M)]
 
 

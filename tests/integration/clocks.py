@@ -1,6 +1,6 @@
 """Clocks that are wrong: a producer's, all producers', this host's.
 
-A record from a host whose clock is a year ahead: event time and Kafka timestamp agree, and the topic takes it (Kafka up to 3.9 does by default).
+A record from a host whose clock is a year ahead: event time and Kafka timestamp agree, and the topic accepts it (Kafka up to 3.9 does by default).
 
 Live it is refused: counted, logged and dead-lettered with the reason; the watermark stays with the stream, no user expires and decayed AUC stays defined.
 In lockstep, where no wall clock decides, `watermark_step_max` bounds the effect of that record: it is trained, and two runs over the log are equal.
@@ -112,7 +112,7 @@ def lockstep(work, kafka, last_ms):
 
 
 def positions(daemon):
-    """Records delivered, samples trained and records dead-lettered, in effect."""
+    """Returns how many records were delivered, samples trained and records dead-lettered."""
     status = daemon.json("/status")
     places = status.get("partitions", [])
     return sum(p["delivered"] for p in places), status.get("samples", {}).get("trained"), sum(p["dead_lettered"] for p in places)
@@ -138,7 +138,7 @@ def not_ready(daemon):
 
 
 def set_back(work, kafka):
-    """This host's clock is three hours behind: live, and at a start."""
+    """This host's clock is three hours behind, in a running daemon and at a start."""
     offset, topic = work.path / "offset", "back"
     create_topic(kafka, topic)
     sets = [*settings(work, kafka, "back"), f"ingest.topic={topic}"]

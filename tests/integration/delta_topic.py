@@ -1,7 +1,7 @@
 """The delta topic on a real Kafka: the cases of unit_exporter_kafka, which a plain unit run skips for want of a broker; none may be skipped here.
 
-Further cases have a topic that is not what it was: deleted under a running daemon, moved by name, given partitions, its beginning deleted, a restored copy of the state, a kill
-while the topic is filled. In each case fresh replicas, ours and one written from the text alone, end with the daemon's dump. With two fresh states on one
+Further cases change the topic or the state: the topic is deleted under a running daemon, renamed, given partitions, or loses its beginning; the state is a
+restored copy; a kill comes while the topic is filled. In each case fresh replicas, ours and one written from the text alone, end with the daemon's dump. With two fresh states on one
 topic, no process continues as if it were alone.
 """
 import collections
@@ -33,7 +33,7 @@ def unit_cases(address):
 
 
 class Life:
-    """A state after several folds, so that the journal no longer begins with epoch 1."""
+    """A state after several folds: its journal no longer begins with epoch 1."""
 
     def __init__(self, work, kafka, name):
         self.work, self.kafka, self.name = work, kafka, name
@@ -66,7 +66,7 @@ class Life:
         return daemon
 
     def live(self):
-        """A daemon that has trained everything, and whose journal begins later."""
+        """Starts a daemon and waits until it has trained everything and its journal begins after epoch 1."""
         daemon = self.daemon()
         wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained") == self.count, "everything is trained")
         wait_until(lambda: self.trimmed(), "the journal begins later than epoch 1")
@@ -304,7 +304,7 @@ class Cases:
         life.create(life.topic, NP)
         life.create("quiet", 1)
         states = [self.work.path / "one", self.work.path / "two"]
-        # neither has anything to publish before both have looked at the topic
+        # neither has anything to publish before both have read the topic
         daemons = [self.work.daemon(CONFIG, self.work.path / f"{state.name}.log",
                                     [f"state_dir={state}", f"ingest.brokers={self.kafka.address}", "ingest.topic=quiet", f"export.topic={life.topic}",
                                      f"export.partitions={NP}", "epoch=100ms", "heartbeat=1d"]) for state in states]

@@ -1,6 +1,6 @@
 """`device: cuda` through real Kafka on the emulated card, which runs the kernels' own source on the processor: AUC as on the CPU, the replica verified, the same private state
-after kills, after a card was lost or had no memory, with rows that expire and rows beyond gpu_memory_limit. Without plug-in, or with one that has no code for the card: `cuda` is an
-error at the start, `auto` computes on the processor and says so in one line, /status and /metrics; freshetd links no CUDA library."""
+after kills, after a card was lost or had no memory, with rows that expire and rows beyond gpu_memory_limit. Without a plug-in, or with one that has no code for the card, `cuda`
+is an error at the start, and `auto` computes on the processor and says so in one line, /status and /metrics; freshetd links no CUDA library."""
 import pathlib
 import subprocess
 import sys
@@ -41,7 +41,7 @@ class Runs:
 
 
 def computes_on(daemon, name, card, reason):
-    """/status and /metrics say which device computes."""
+    """Checks that /status and /metrics name the device that computes."""
     wait_until(lambda: daemon.port or daemon._find_port() or not daemon.running(), "http port in the log")
     wait_until(lambda: daemon.json("/status").get("device", {}).get("name"), "a device in /status")
     device = daemon.json("/status")["device"]

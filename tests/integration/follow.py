@@ -68,7 +68,7 @@ class Follow:
         return self.state().problem.decode()
 
     def score(self):
-        """The score of one sample; None: no epoch is served yet."""
+        """Returns the score of one sample; None while no epoch is served."""
         scores, n = (ctypes.c_float * 4)(), ctypes.c_uint32(4)
         status = self.library.freshet_reader_score(self.reader, JSON_FORM, SAMPLE, ctypes.c_size_t(len(SAMPLE)), scores, ctypes.byref(n))
         return scores[0] if status == 0 else None
@@ -105,7 +105,7 @@ class Cases:
         return last
 
     def expected(self, daemon, topic, **options):
-        """The score of a replica that read what the topic has at the end."""
+        """Returns the score of a replica that has read the topic to its end."""
         with Follow(self.kafka.address, topic, **options) as follow:
             follow.serves(daemon.json("/status")["epoch"])
             return follow.score()
@@ -117,7 +117,7 @@ class Cases:
         assert producer.flush(PATIENCE) == 0
 
     def lose_beginning(self, topic, offsets=None):
-        """Deletes the records before the offsets; without offsets all but the last record of each partition."""
+        """Deletes the records before the offsets; without offsets, all records except the last one of each partition."""
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "looks"})
         ends = [consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, p))[1] for p in range(2)]
         consumer.close()
@@ -133,7 +133,7 @@ class Cases:
             score = follow.score()
             self.kafka.stop()
             wait_until(follow.problem, "the state tells that brokers are away")
-            assert follow.score() == score and follow.state().epoch >= epoch, "what is served is served on"  # a heartbeat may have come before
+            assert follow.score() == score and follow.state().epoch >= epoch, "what is served is served on"  # a heartbeat may have been published before
             assert follow.caught_up(1) == AGAIN, "nobody says where the topic ends"
             with Follow(self.kafka.address, "stopped.delta") as late:  # begun during the outage
                 wait_until(late.problem, "it says why it serves nothing")

@@ -1,5 +1,5 @@
-"""Logistic regression with FTRL-Proximal (McMahan et al. 2013) over a stream of samples in batches, written from the paper for reference_auc.py. It gives what the
-daemon's `ftrl` must give in batches for which the data folder has no run.
+"""Logistic regression with FTRL-Proximal (McMahan et al. 2013) over a stream of samples in batches, written from the paper for reference_auc.py. It computes what
+the daemon's `ftrl` must reach at batch sizes for which the data folder has no run.
 
 Every sample of a batch is scored with the weights before it; then each feature takes one step on the sum of its gradients. Features are those of the reference runs: one
 per id of a slot (value 1/n for each of n ids), one per number of `dense`, a bias; all weights begin at 0.
@@ -42,7 +42,7 @@ class Model:
 
 
 def auc(scored):
-    """By ranks, ties half."""
+    """AUC by ranks; a tie counts half."""
     scored, won, negatives, at = sorted(scored), 0.0, 0, 0
     while at < len(scored):
         end = at
@@ -56,7 +56,7 @@ def auc(scored):
 
 
 def progressive(path, batch):
-    """AUC and log loss of one pass over the first label of a stream."""
+    """Returns AUC and log loss of one pass over the first label of a stream."""
     model, scored, sums = Model(), [], {}
     with gzip.open(path, "rt") as lines:
         for number, line in enumerate(lines, 1):

@@ -19,7 +19,7 @@ KILLS = 6
 
 
 class Consumer:
-    """What HugeCTR 4.3.1's Kafka source makes of a topic; a broken message is an error here."""
+    """Reads a topic as HugeCTR 4.3.1's Kafka source does, except that a broken message is an error here."""
 
     def __init__(self, address, model, table):
         self.rows, self.pairs, self.homes = {}, 0, {}
@@ -57,7 +57,7 @@ class Cases(Live):
         return replica
 
     def agree(self, model, topic=None):
-        """The consumers' values of all rows that replicas have; the rows that only consumers have."""
+        """Returns the consumers' values of all rows that replicas have, and the rows that only consumers have."""
         replica, gone = self.replica(topic or f"{model}.delta"), 0
         for table, rows in replica.rows.items():
             consumer = Consumer(self.kafka.address, model, table)
@@ -106,7 +106,7 @@ class Cases(Live):
         self.admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
 
     def rows_that_a_topic_refused_come_when_it_takes_them(self):
-        """Meanwhile the delta topic gets the epochs: what it shows as complete says nothing about the topics for HPS."""
+        """The delta topic gets the epochs meanwhile, so a complete epoch there does not mean that the topics for HPS are complete."""
         topic = "hps_et.refused.user"
         self.admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1, config={"max.message.bytes": "200000"})])[topic].result(PATIENCE)
         unfit = self.daemon("refused", wait_http=False)

@@ -3,7 +3,7 @@ whole daemon shows.
 
 Cases of the daemon: several topics, one altered while it runs; idle partitions; begin and end at a time; files (plain, gzip) before Kafka, killed on the way, in
 lockstep, alone, without brokers, changed; ranges passed over (--skip), killed on the way; on_loss stop, earliest and latest on a log shortened by retention and on one created again; a right taken away in mid-run. Every sample
-has a feature of its own, and the state's private dump tells how often each was counted.
+has a feature of its own, and the state's private dump has how often each was counted.
 """
 import datetime
 import gzip
@@ -59,7 +59,7 @@ class Cases:
             future.result(PATIENCE)
 
     def put(self, topic, partition, count, first_ms=None):
-        """count samples; with Kafka timestamps first_ms, first_ms + 1, ..."""
+        """Produces `count` samples, with Kafka timestamps first_ms, first_ms + 1, ... if given."""
         producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address, "topic.metadata.refresh.interval.ms": 200})
         for i in range(count):
             producer.produce(topic, sample(self.made), partition=partition, timestamp=first_ms + i if first_ms else 0)
@@ -90,7 +90,7 @@ class Cases:
         return daemon.log()
 
     def positions(self, model):
-        """(topic, partition) -> what the state says, and the number of samples, each of which was counted once."""
+        """Returns (topic, partition) -> what the state says, and the number of samples; checks that each was counted once."""
         rows = [json.loads(line) for line in tool("dump", "--state-dir", self.work.path / model, "--private")[1].splitlines()]
         shows = [row["show"] for row in rows if row.get("table") == "ledger" and "show" in row]
         assert all(show == 1 for show in shows), f"{model}: a sample was counted {max(shows)} times"
@@ -221,7 +221,7 @@ class Cases:
         self.made += 1
         self.run("offline", f"files: [{path}]", brokers=False)
         assert json.loads(letters.read_text().splitlines()[-1])["value"] == "nor this" and self.positions("offline")[1] == 501
-        # With brokers the topic gets the whole state: at first, and after epochs that it never got.
+        # With brokers the topic gets the whole state: at first, and again after epochs that it never got.
         online = f"files: [{path}]"
         for case, expected in (("new", 501), ("gap", 801)):
             log = self.run("offline", online, sets=["export.on_loss=stop"])
@@ -258,7 +258,7 @@ class Cases:
         daemon.kill()
         self.put("spoiled", 0, 250)
         self.put("spoiled", 1, 100)
-        daemon = self.daemon("spoiled", "topic: spoiled", ["--skip", "spoiled:0:200-449"], sets=["epoch=20ms"])  # the range may be named again, and need not be
+        daemon = self.daemon("spoiled", "topic: spoiled", ["--skip", "spoiled:0:200-449"], sets=["epoch=20ms"])  # the range may be named again, but need not be
         wait_until(lambda: sum(p["trained"] for p in daemon.json("/status").get("partitions", [])) == 499, "all but the ranges")
         assert {p["partition"]: (p["skipped"], p["skips"]) for p in daemon.json("/status")["partitions"]} == \
             {0: (250, [[200, 449]]), 1: (1, [[150, 150]])}, daemon.json("/status")["partitions"]
@@ -266,7 +266,7 @@ class Cases:
         daemon.drain()
         positions, samples = self.positions("spoiled")
         assert samples == 499 and positions["spoiled", 0]["samples"] == 550 and positions["spoiled", 0]["skipped"] == 250, positions
-        # A range ahead of the log goes with the savepoint.
+        # A range ahead of the log is part of the savepoint.
         self.run("spoiled", "topic: spoiled", more=["--skip", "spoiled:0:560-569"])
         state = self.work.path / "spoiled"
         tool("savepoint", "--state-dir", state, "--name", "ahead")
@@ -333,7 +333,7 @@ class Cases:
             assert found == [(200 + records, records, 0), (200, records, records)], found
 
     def transaction(self, topic, partition, count):
-        """A producer in an open transaction that has written so many samples."""
+        """Returns a producer in an open transaction that has written `count` samples."""
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "transactional.id": f"{topic}-{partition}", "transaction.timeout.ms": 600000})
         producer.init_transactions(PATIENCE)
         producer.begin_transaction()

@@ -1,5 +1,5 @@
 """A cluster of two brokers, of which one ends: a partition whose only replica was there has no leader. This partition delays neither the start of
-freshetd nor training of the other partition, and is read when its broker is back."""
+freshetd nor training on the other partition, and is read when its broker is back."""
 import pathlib
 import sys
 
@@ -45,7 +45,7 @@ with Workspace() as work, Kafka(own=True) as first, Kafka("--join", first.dir) a
 
     daemon = work.daemon(SOURCE / "tests/integration/operating.yaml", work.path / "log",
                          [f"ingest.brokers={first.address}", "ingest.topic=samples", "model=leaderless", f"state_dir={work.path / 'state'}",
-                          "export.topic=leaderless.delta", "ingest.ready_lag=1h"])  # on a loaded machine a broker may take a minute to end
+                          "export.topic=leaderless.delta", "ingest.ready_lag=1h"])  # on a loaded machine a broker may need a minute to end
     wait_until(lambda: trained(daemon) == EACH, "the partition with a leader is trained")
     wait_until(lambda: waits(daemon) == [False, True], "/status says which one waits")
     ready = wait_until(lambda: (lambda answer: answer if answer[0] == 200 else None)(daemon.get("/readyz")), "ready without the partition")

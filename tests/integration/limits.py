@@ -1,5 +1,5 @@
-"""A start under each limit of a process (docs/commands.md, "Exit codes"): it ends with our line, which names what is short, and with the exit code of its class; never by
-the abort of a library, and never by waiting. No broker is there: the start finds what is short before it needs a broker.
+"""A start under each limit of a process (docs/commands.md, "Exit codes"): it ends with Freshet's own line, which names what is short, and with the exit code of its class,
+never with the abort of a library, and it never waits. There is no broker, because the start must find what is short before it needs one.
 
 Cases: descriptors, threads, address space, size of files, state_dir that cannot be, a disk that is full, one processor, more memory than there is, signals.
 """
@@ -26,7 +26,7 @@ class Cases:
         self.starts = 0
 
     def start(self, state=None, sets=(), arguments=(), before=None, env=None, config=CONFIG, brokers=True):
-        """freshetd with a broker that is not there, or without one; its standard error in a file."""
+        """Runs freshetd with a broker that is not there, or without one; its standard error goes to a file."""
         self.starts += 1
         state = state or self.work.path / f"state{self.starts}"
         log = self.work.path / f"{self.starts}.log"
@@ -96,7 +96,7 @@ class Cases:
         assert sum("event=stopped" in text for _, _, text in ends) >= 3, "no thread of a start was refused"
 
     def needed_threads(self, shim):
-        """What a start says that it needs when it gets none."""
+        """Returns what a start that gets none says it needs."""
         process, log = self.start(env={**shim, "FRESHET_THREADS_ALIVE": "1"})
         process.wait(PATIENCE)
         return int(re.search(r"needs (\d+) threads", log.read_text()).group(1))

@@ -57,7 +57,7 @@ def sigmoid(z):
 
 
 def auc(scores, labels):
-    """By ranks; scores do not tie."""
+    """AUC by ranks; scores do not tie."""
     positives, won, negatives = 0, 0, 0
     for _, label in sorted(zip(scores, labels)):
         positives += label
@@ -67,7 +67,7 @@ def auc(scores, labels):
 
 
 class Stream:
-    """Lines of JSON, true probabilities and labels."""
+    """Returns lines of JSON, true probabilities and labels."""
 
     def __init__(self, count):
         rng = random.Random(SEED)
@@ -99,7 +99,7 @@ class Stream:
 
 
 def config(layer):
-    """The model of one rule of layers: tasks in the order of ROWS."""
+    """Returns the configuration of one rule of layers: its tasks are in the order of ROWS."""
     parts = ", ".join(f"w{i}: {{dim: 1, optimizer: {rule}, init: zeros}}" for i, rule in enumerate(ROWS.values()))
     layers = []
     for i in range(len(ROWS)):
@@ -129,7 +129,7 @@ metrics: {{listen: "127.0.0.1:0", auc_half_life: [{', '.join(HALF_LIVES)}]}}
 
 
 class Run:
-    """One way to read the stream, by the models of all rules of layers beside each other. `values`: (rule of rows, rule of layers, half-life) -> AUC and calibration at
+    """One way to read the stream, by the models of all rules of layers at the same time. `values`: (rule of rows, rule of layers, half-life) -> AUC and calibration at
     the end; `batch`: the mean batch."""
 
     def __init__(self, work, kafka, name):
@@ -167,7 +167,7 @@ class Run:
         return self.finish(daemons, len(lines), len(lines), 0)
 
     def paced(self, lines, rate, count):
-        """The last `count` lines at `rate`, after the others from a file."""
+        """Produces the last `count` lines at `rate`, after the others were read from a file."""
         first, last = lines[:len(lines) - count], lines[len(lines) - count:]
         self.produce([])  # makes the topic
         sets = [f"ingest.topic={self.name}", *([f"ingest.files=[{self.file('first', first)}]"] if first else [])]
@@ -179,7 +179,7 @@ class Run:
         return self.finish(daemons, len(lines), count, before)
 
     def finish(self, daemons, total, count, before):
-        """Waits for `total` samples; the mean batch of the last `count` of them, `before` those batches that were earlier."""
+        """Waits for `total` samples; returns the mean batch of the last `count` of them, without the `before` batches that came earlier."""
         for daemon in daemons.values():
             wait_until(lambda: trained(daemon) == total, f"{self.name}: {total} samples")
         self.batch = len(daemons) * count / (sum(map(batches, daemons.values())) - before)
@@ -202,7 +202,7 @@ def batches(daemon):
 
 
 def judge(half_life, runs, stream, attainable):
-    """Prints the table of a half-life; what is out of bounds."""
+    """Prints the table of a half-life; returns what is out of bounds."""
     expected, happened, variance = stream.sums(HALF_LIVES[half_life])
     against, centre = ("the labels", 1.0) if half_life in LABELS_TELL else ("the true probabilities", expected / happened)
     print(f"\nover {half_life} ({HALF_LIVES[half_life]} samples): AUC, calibration against {against}; standard error of calibration against the labels "

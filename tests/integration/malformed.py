@@ -1,5 +1,5 @@
 """Malformed records for every clause of docs/formats/samples.md, of all four forms in both formats (tests/golden/malformed.jsonl), each between two good ones: every
-bad one is dead-lettered with its reason and its original bytes, every good one is trained. Then the whole set many times over: memory stays flat."""
+bad record is dead-lettered with its reason and its original bytes, every good one is trained. Then the whole set is sent many times, and memory stays flat."""
 import pathlib
 import statistics
 import sys
@@ -21,8 +21,9 @@ def good(i, form):
 
 TIME = 1700000000000
 ROUNDS, WARM_TURNS, FLAT_TURNS = 2, 3, 12
-# Between the thirds of the flat turns lie 4900 or 6500 malformed records, and a block of the heap is 24 bytes at least: one that leaks with each adds 115 KiB. Buffers
-# that happen to be there or not make 40. What is not of the heap (tables, arenas by pages) shows in resident memory, which an allocator moves by megabytes.
+# Between the first and the last third of the flat turns come 4900 or 6500 malformed records. A block of the heap has at least 24 bytes, so a leak of one block per
+# record adds 115 KiB; buffers that happen to be there or not add up to 40. Memory outside the heap (tables, arenas by pages) shows in resident memory, which an
+# allocator moves by megabytes.
 HEAP_MAX, RESIDENT_MAX = 64 << 10, 8 << 20
 
 def create_topic(kafka, topic):
@@ -54,7 +55,7 @@ def read_letters(kafka, topic):
 
 
 def run_form(work, kafka, form, strict, cases):
-    """Each case between two good samples: its letter, and nothing else, says why."""
+    """Sends each case between two good samples; its letter, and nothing else, must say why it was refused."""
     topic = f"bad-{form}{'-strict' if strict else ''}"
     create_topic(kafka, topic)
     producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address, "message.max.bytes": 4000000})
@@ -109,7 +110,7 @@ def resident_bytes(pid):
 
 
 def heap_bytes(path):
-    """Bytes of all blocks in use (heap_shim.c)."""
+    """Returns the bytes of all heap blocks in use (heap_shim.c)."""
     return int.from_bytes(path.read_bytes(), sys.byteorder)
 
 
@@ -118,8 +119,8 @@ def counts(daemon):
     return status.get("ingest", {}).get("dead_sent"), status.get("samples", {}).get("trained")
 
 
-# The model does not move: moving scores would fill ever other bins of the AUC, which are memory too, though bounded. So are epochs, which stay in memory until
-# they are folded, within epoch_bytes_max (store/durable/kept.c): a turn's good samples make 40 KiB of them.
+# The model does not move, because moving scores would fill new bins of the AUC, which are memory too, though bounded. Epochs are bounded as well: they stay in
+# memory until they are folded, within epoch_bytes_max (store/durable/kept.c), and the good samples of a turn make 40 KiB of them.
 STILL = ["epoch_bytes_max=64KiB", "network.optimizer={sgd: {lr: 1e-30}}", "tables.user.optimizer={sgd: {lr: 1e-30}}", "tables.item.optimizer={sgd: {lr: 1e-30}}"]
 
 

@@ -1,6 +1,6 @@
 """Metrics of the real daemon against the same numbers computed here from the same samples (docs/metrics.md).
 
-Cases: AUC, logloss, calibration, prediction mean, squared error, GAUC and served scores by brute force, in every form that carries them and live as in lockstep;
+Cases: AUC, logloss, calibration, prediction mean, squared error, GAUC and served scores by brute force, in every form of sample that carries served scores, both live and in lockstep;
 sampling correction; a label flip within one half-life of event time; freshness at every stage; the stable names of /metrics.
 """
 import math
@@ -26,7 +26,7 @@ def sigmoid(z):
 
 
 def make_groups(rng, count, user=lambda rng: rng.randrange(400), first_ms=BEGIN_MS, positive=0.3):
-    """Groups of one user's samples; x says something about every label; every third sample has served scores, with ties."""
+    """Groups of one user's samples; x is informative about every label; every third sample has served scores, with ties."""
     groups = []
     for g in range(count):
         items = []
@@ -194,7 +194,7 @@ class Cases:
                 assert (abs(ratio - 1) < 0.05) if corrected else (abs(ratio - 1) > 0.3), f"sampling {sampling}: {name} {got[name]}, whole stream {reference[name]}"
 
     def a_label_flip_is_visible_within_one_half_life(self):
-        """Half-life 5m of event time: two of them with the truth, then the opposite of it in the label that nothing learns."""
+        """With a half-life of 5m of event time: two half-lives with true labels, then the opposite in the label that nothing learns."""
         half_life, chunks = 300000, 6
         rng = random.Random(4)
 
@@ -245,7 +245,7 @@ class Cases:
         for stage in ("trained", "durable", "published"):
             assert 60 < fresh[stage]["p50"] <= fresh[stage]["p90"] <= fresh[stage]["p99"] < 14400, fresh
         assert fresh["trained"]["p50"] <= fresh["durable"]["p50"] * 1.2 <= fresh["published"]["p50"] * 1.4, fresh  # each within a sixteenth
-        arrival = [fresh[f"arrival_{stage}"] for stage in ("trained", "durable", "published")]  # events are an hour old, records are not
+        arrival = [fresh[f"arrival_{stage}"] for stage in ("trained", "durable", "published")]  # the events are an hour old, the records are new
         assert all(0 < a["p50"] <= a["p99"] < 120 for a in arrival) and arrival[0]["p50"] <= arrival[1]["p50"] * 1.2 <= arrival[2]["p50"] * 1.4, fresh
         assert 0 < fresh["ingest_lag"]["p99"] < 120, fresh
         assert status["held"] == "" and not any(status["quarantine"].values()) and status["ignored"]["unknown_slots"] > 0

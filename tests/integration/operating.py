@@ -56,7 +56,7 @@ def with_login(login, password):
 
 
 class FullPipe:
-    """A pipe without room for a byte, until it is read."""
+    """A pipe that has no room for a byte until it is read."""
 
     def __enter__(self):
         self.read, self.write = os.pipe()
@@ -79,7 +79,7 @@ class FullPipe:
             self.text += piece
 
     def lines(self):
-        """All lines of the pipe, once the writer has ended."""
+        """Returns all lines of the pipe, once the writer has ended."""
         self.thread.join()
         return self.text.decode(errors="replace").strip().splitlines()
 
@@ -99,7 +99,7 @@ class Cases:
         return self.work.daemon(config, self.work.path / f"{name}.log", [*base, *sets], **options)
 
     def ledger_is_exact(self, name, count, state=None):
-        """Every sample's own feature was counted once: nothing lost, nothing doubled."""
+        """Checks that every sample's own feature was counted once: nothing is lost and nothing doubled."""
         text = tool("dump", "--state-dir", state or self.work.path / name, "--private")[1]
         shows = [row["show"] for row in map(json.loads, text.splitlines()) if row.get("table") == "ledger" and "show" in row]
         assert len(shows) == count and all(show == 1 for show in shows), f"{name}: {len(shows)} of {count} samples, not all counted once"
@@ -180,7 +180,7 @@ class Cases:
         tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
         names = sorted(name for name in ((task / "comm").read_text().strip() for task in tasks.iterdir()) if not name.startswith(("rdk:", "rocksdb:")))
         ours = {"log", "ingest", "owner", "worker-1", "worker-2", "durable", "upkeep", "fold", "publish", "snapshot", "http"}
-        # libraries start some more before main and while the state is opened, under the names of the threads that do
+        # libraries start further threads before main and while the state is opened; those have the name of the thread that starts them
         assert ours | {"freshetd"} <= set(names) <= ours | {"freshetd", "recovery"}, names
         daemon.drain()
 

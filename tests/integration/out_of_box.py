@@ -36,7 +36,7 @@ def slots_of(path):
 
 
 def renamed(config, kinds, width, n_labels):
-    """The sample's text with the stream's slots in place of its own; every other word of it stays."""
+    """The sample's text with the stream's slots in place of its own; the rest of the text stays."""
     text = re.sub(r"^ *#.*\n| +#.*$", "", SAMPLE.read_text(), flags=re.M)
     table = text[text.index("  user: &table"):text.index("  item: *table")]
     tables = [name for name in kinds if name not in ALIKE]

@@ -25,7 +25,7 @@ def produce(address, begin, count):
 
 
 def series(daemon):
-    """Value of every series; names of the counters of the history."""
+    """Returns the value of every series, and the names of the counters of the history."""
     text = daemon.get("/metrics")[1]
     values = {name + labels.replace('model="outage",', "").replace('{model="outage"}', ""): float(value)
               for name, labels, value in re.findall(r"^(\w+)(\{.*\}) (\S+)$", text, re.M)}
@@ -61,7 +61,7 @@ with Workspace() as work, Kafka(own=True) as kafka:
     now = time.time()
     for name in ("process_start_time_seconds", "freshet_last_durable_timestamp_seconds", "freshet_last_published_timestamp_seconds"):
         assert now - 600 < before[name] <= now + 1, (name, before[name], now)
-    # the disk is looked at once a second, also before there is a store
+    # the disk is checked once a second, also before there is a store
     before = wait_until(lambda: (lambda v: v if v["process_open_fds"] > 20 else None)(series(daemon)[0]), "descriptors of a store and of clients")
     assert 1e6 < before["process_resident_memory_bytes"] < 1e10 and before["process_open_fds"] < before["process_max_fds"]
     status = dict(re.findall(r"(\w+):\s+(\d+)", pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()))
@@ -103,7 +103,7 @@ with Workspace() as work, Kafka(own=True) as kafka:
     seen, shown = {}, 0
 
     def look():
-        """No counter of the history falls, from one look to the next, whichever process is asked."""
+        """Checks that no counter of the history falls from one scrape to the next, whichever process answers."""
         global shown
         values, history = series(daemon)
         assert "freshet_samples_trained_total" not in values or values["freshet_recovery_progress"] == 1, "a history before it is recovered"
@@ -114,7 +114,7 @@ with Workspace() as work, Kafka(own=True) as kafka:
         shown += "freshet_samples_trained_total" in values
         return values
 
-    # Small batches and long epochs: much is trained that is not durable, and trained again after a kill for longer than a look takes.
+    # With small batches and long epochs much is trained that is not durable; after a kill, training it again takes longer than a scrape.
     slowly = ("ingest.batch_size=1", "epoch=1s")
     daemon.drain()
     daemon, total = start(*slowly), 2000

@@ -1,4 +1,4 @@
-"""`network.precision: bf16` beside f32 on public streams through real Kafka: progressive AUC (mean over seeds) within TOLERANCE, private state equal whatever the number
+"""`network.precision: bf16` compared with f32 on public streams through real Kafka: progressive AUC (mean over seeds) within TOLERANCE, private state equal whatever the number
 of workers, and another precision refused over a state of f32. On processors without AVX512_BF16: an error that says so, at the start and in --check."""
 import concurrent.futures
 import os

@@ -1,4 +1,4 @@
-"""Our /metrics as Prometheus sees it. Usage: prometheus.py [--scrape SECONDS]
+"""/metrics as Prometheus sees it. Usage: prometheus.py [--scrape SECONDS]
 
 Without an option: `promtool check metrics` reports nothing, the rules and alerts of ops/prometheus pass their tests, Prometheus parses the dashboard's queries, and
 series have the labels that alerts select. With --scrape (by hand): a real Prometheus scrapes every second while samples come at a steady rate, the daemon is
@@ -55,7 +55,7 @@ def promtool(*arguments, folder=SOURCE / "ops/prometheus"):
 
 
 def rules(work):
-    """Of the files alone; the dashboard's queries as rules of a file of their own."""
+    """Checks the files alone; the dashboard's queries become rules of a file of their own."""
     promtool("check", "rules", "recording.yml", "alerts.yml")
     promtool("test", "rules", "alerts_test.yml")
     queries = subprocess.run([sys.executable, SOURCE / "ops/dashboard.py", "--queries"], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -66,7 +66,7 @@ def rules(work):
 
 
 def selected(daemon):
-    """Alerts that select one value of a label find a series with it."""
+    """Checks that alerts which select one value of a label find a series with it."""
     text = daemon.get("/metrics")[1]
     found = re.findall(r"(freshet_\w+)(?::\w+)?\{(\w+=\"[^\"]*\")\}", (SOURCE / "ops/prometheus/alerts.yml").read_text())
     assert len(found) >= 3

@@ -1,6 +1,6 @@
 """Samples that are unfit to train cost themselves and nothing else (promise P2), on a real Kafka.
 
-Half a percent of 60,000 samples brings the largest float as a number. From a topic and from a file: at least 99.4 % train, AUC is that of the stream without
+Half a percent of 60,000 samples has the largest float as a number. From a topic and from a file: at least 99.4 % train, AUC is that of the stream without
 them, publishing is never held, the run ends with 0, and each record some samples of which were left out is on the dead-letter topic once, as it was, with the
 reason. The same with kills on the way: nothing is lost or doubled, each record has its letter at least once. A record that is split between batches has one letter.
 A dead-letter topic that cannot be written keeps epochs back and loses nothing.
@@ -122,7 +122,7 @@ class Cases:
         return letters
 
     def reference(self):
-        """Lifetime AUC of the stream without the broken samples."""
+        """Returns the lifetime AUC of the stream without the broken samples."""
         if not hasattr(self, "auc"):
             create_topic(self.kafka.address, "sound")
             self.produce("sound", [sample for sample, broken in self.stream if not broken])
@@ -130,7 +130,7 @@ class Cases:
         return self.auc
 
     def bounded(self, name, sets=()):
-        """A live run to the end of its input; returns its lifetime AUC."""
+        """Makes a live run to the end of its input; returns its lifetime AUC."""
         daemon = self.daemon(name, sets, arguments=["--until", "end"], wait_http=False)
         daemon.expect_exit(0)
         assert "publishing_held" not in daemon.log(), daemon.log()[-2000:]

@@ -1,4 +1,4 @@
-"""The README's commands do what it says: each `sh` block runs in a fresh copy of the tree, in order, on what the blocks before it built and installed. So do those
+"""The README's commands do what the README says: each `sh` block runs in a fresh copy of the tree, in order, on what the blocks before it built and installed. So do those
 of docs/tutorial.md after them, in one shell.
 
 `./quickstart` runs for 25 seconds and must end with the lines that the README shows; `./tests/run` is what runs this. Installing goes below a DESTDIR.
@@ -45,7 +45,7 @@ def run(block):
 
 
 def tutorial():
-    """All of its commands in one shell, with another port. Processes that the commands started are ended in any case."""
+    """Runs all commands of the tutorial in one shell, with another port. Processes that the commands started are ended in any case."""
     words = "".join(re.findall(r"^```sh\n(.*?)^```$", (SOURCE / "docs/tutorial.md").read_text(), re.S | re.M))
     with socket.create_server(("127.0.0.1", 0)) as free:
         words = words.replace("127.0.0.1:8080", f"127.0.0.1:{free.getsockname()[1]}")
@@ -68,7 +68,7 @@ def tutorial():
 
 
 def form(line):
-    """A line of output without its numbers; `…` stands for what a run alone knows."""
+    """Returns a line of output without its numbers; `…` stands for what differs from run to run."""
     return re.sub(r"0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?", "N", line)
 
 

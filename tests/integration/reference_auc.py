@@ -1,4 +1,4 @@
-"""Public streams through real Kafka beside their reference runs: one pass, exact batches, progressive AUC and log loss; prints the table.
+"""Public streams through real Kafka, compared with their reference runs: one pass, exact batches, progressive AUC and log loss; prints the table.
 
 A model is conf/reference/<stream>_<model>.yaml. Its AUC and log loss (means over seeds) must lie within TOLERANCE of the reference's mean, or within the reference's
 own uncertainty where that is wider: half the spread of its seeds, or two standard errors of the difference of the means (the table says which was needed: `ok`,
@@ -50,7 +50,7 @@ class Reference:
 
 
 def statistics(values):
-    """Mean, half spread, squared standard error of the mean."""
+    """Returns mean, half spread and squared standard error of the mean."""
     mean = sum(values) / len(values)
     error = sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values) if len(values) > 1 else 0.0
     return {"mean": mean, "values": values, "spread": (max(values) - min(values)) / 2, "error2": error}
@@ -70,7 +70,7 @@ class Trainer:
         self.runs[stream_name, model] = [self.pool.submit(self.lifetime, stream_name, model, seed) for seed in seeds_of(stream_name, model, self.every_seed)]
 
     def lifetime(self, stream_name, model, seed):
-        """One pass; the lifetime metrics of every task at its end, read from the durable state."""
+        """Makes one pass; returns the lifetime metrics of every task at its end, read from the durable state."""
         name = f"{stream_name}_{model}"
         self.topics[stream_name].result()
         state = self.work.path / f"{name}-{seed}"
@@ -83,7 +83,7 @@ class Trainer:
         return [tasks[label]["lifetime"] for label in labels_of(name) if label in tasks]
 
     def measure(self, stream_name, model):
-        """The means over seeds, label by label."""
+        """Returns the means over seeds, label by label."""
         runs = [run.result() for run in self.runs[stream_name, model]]
         return [{key: statistics([run[label][key] for run in runs]) for key in ("auc", "logloss")} for label in range(len(runs[0]))]
 

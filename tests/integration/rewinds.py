@@ -41,7 +41,7 @@ class Cases(Live):
         return state / "savepoints/back"
 
     def records(self, topic):
-        """[(partition, record, bytes)] of all partitions, each partition in the order of the topic."""
+        """Returns [(partition, record, bytes)] of all partitions, each partition in the order of the topic."""
         return [(partition, delta.parse(value), value) for partition, values in delta.read_topic(self.kafka.address, topic).items() for _, value in values]
 
     def in_step(self, topic):

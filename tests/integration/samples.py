@@ -6,7 +6,7 @@ is in the history for DIN, conversions after clicks for ESMM, related labels for
 task: the AUC within 5 minutes of event time at the end, and the AUC that `freshet score` reaches from the delta topic on samples that were never trained.
 `freshet verify` must say verified.
 
-Asserted too: every part learns. The same configuration with rates of next to nothing, over the first records of the stream, says which values rows and layers begin
+Asserted too: every part learns. The same configuration with rates of next to nothing, over the first records of the stream, gives the values that rows and layers begin
 with. Of each part of each table at least LEARNED of the rows must hold values other than zeros that differ by MOVED from these; every parameter of a layer by STEPPED.
 """
 import math
@@ -25,7 +25,7 @@ from harness import *  # noqa: E402,F403
 
 BEGIN_MS = 1767225600000
 STEP_MS = 10  # of event time between impressions: 5 minutes are 30,000 of them
-HELD_OUT = 4000  # impressions that are scored, not trained
+HELD_OUT = 4000  # impressions that are scored and never trained
 PARTITIONS = 2
 
 
@@ -38,7 +38,7 @@ def dot(a, b):
 
 
 def auc(scores, labels):
-    """By ranks, ties half."""
+    """AUC by ranks; a tie counts half."""
     order = sorted(zip(scores, labels))
     won, negatives, at = 0.0, 0, 0
     while at < len(order):
@@ -86,7 +86,7 @@ class Stream:
 
 
 def general(stream):
-    """Weights and the product of two ids, and a number that says most when it is near 20, which takes a layer; a tenth of the users are seen a few times only."""
+    """Weights and the product of two ids, and a number that matters most near 20, which takes a layer to learn; a tenth of the users are seen only a few times."""
     users, items, hours = stream.vectors(400), stream.vectors(250), [stream.rng.gauss(0, 0.4) for _ in range(24)]
     appeal, rng = [stream.rng.gauss(0, 0.5) for _ in range(250)], stream.rng
 
@@ -103,12 +103,12 @@ def general(stream):
 
 
 def some_user(rng):
-    """A user: one of 400 in nine of ten impressions, otherwise one of 6000 who come back about three times."""
+    """Draws a user: one of 400 in nine of ten impressions, otherwise one of 6000 who come back about three times."""
     return rng.randrange(400) if rng.random() < 0.9 else 400 + rng.randrange(6000)
 
 
 def fm(stream):
-    """The product of two ids, and a weight of one: neither id alone says much. Of users who are seen a few times only the hour is all there is to know."""
+    """The product of two ids, and a weight of one: neither id alone is informative. For users who are seen only a few times, only the hour is."""
     users, items, hours = stream.vectors(400), stream.vectors(250), [stream.rng.gauss(0, 0.4) for _ in range(24)]
     rng = stream.rng
 
@@ -138,7 +138,7 @@ def criteo(stream):
 
 
 def din(stream):
-    """A click is likely when the candidate, or its category, is in the history; popularity says nothing."""
+    """A click is likely when the candidate, or its category, is in the history; popularity is not informative."""
     rng = stream.rng
 
     def user():
@@ -155,7 +155,7 @@ def din(stream):
 
 
 def esmm(stream):
-    """A click by user and item; a conversion of it by user, item and price, which say something else than for clicks."""
+    """A click by user and item; its conversion by user, item and price, with other effects than for clicks."""
     users, items = stream.vectors(300), stream.vectors(200)
     rng = stream.rng
 
@@ -259,7 +259,7 @@ class Cases:
         shutil.rmtree(state)
 
     def values(self, state):
-        """(table, part) -> key -> values, parameter -> values: of a state, as published."""
+        """Returns (table, part) -> key -> values and parameter -> values of a state, as published."""
         rows, layers = {}, {}
         for line in map(json.loads, tool("dump", "--state-dir", state)[1].splitlines()):
             if "parts" in line:
@@ -270,7 +270,7 @@ class Cases:
         return rows, layers
 
     def first_values(self, name):
-        """The same of a run whose rates move nothing: `--print-config` writes out all of them."""
+        """Returns the same for a run whose rates move nothing; `--print-config` writes out all of them."""
         done = subprocess.run([BUILD / "daemon/freshetd", "--config", SOURCE / f"conf/samples/{name}.yaml", "--print-config"], capture_output=True, text=True, timeout=PATIENCE)
         config, state = self.work.path / f"{name}.begin.yaml", self.work.path / f"{name}.begin"
         config.write_text(re.sub(r"\blr: [^,}\s]+", "lr: 1e-30", done.stdout))

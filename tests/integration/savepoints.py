@@ -1,4 +1,4 @@
-"""Savepoints (docs/operating.md): taken beside training, by policy, at a drain and of a stopped state; whole or not there, also under kills. A state that begins
+"""Savepoints (docs/operating.md): taken during training, by policy, at a drain and of a stopped state; whole or not there, also under kills. A state that begins
 from a savepoint continues as if nothing had happened, in a new timeline.
 """
 import pathlib
@@ -21,7 +21,7 @@ KILLS = 10
 
 
 def savepoints(state):
-    """[(directory, timeline, epoch)], ascending names."""
+    """Returns [(directory, timeline, epoch)] by ascending names."""
     return [(pathlib.Path(m[0]), int(m[1]), int(m[2])) for m in LINE.findall(tool("savepoint", "--state-dir", state, "--list")[1])]
 
 
@@ -200,7 +200,7 @@ class Cases:
         timeline = int(re.search(r"\btimeline=(\d+)", tool("state", self.work.path / "fresh")[1]).group(1))
         self.expect_followed("fresh", "live.delta", timeline)
 
-    # ---- another model beside the live one ----
+    # ---- another model next to the live one ----
 
     def the_metrics_of_two_running_daemons_are_compared_by_their_urls(self):
         count = 3000

@@ -1,4 +1,4 @@
-"""Snapshots (docs/operating.md): taken beside training, on request and by policy; an independent replica begins with one by docs/formats alone and ends with
+"""Snapshots (docs/operating.md): taken during training, on request and by policy; an independent replica begins with one by docs/formats alone and ends with
 the daemon's dump, in every form of values; whole or not there, also under kills; the hook, what commits announce; a topic that keeps only what is later.
 """
 import hashlib
@@ -21,7 +21,7 @@ FOLLOWER_KILLS = 10
 
 
 def snapshots(folder):
-    """[(directory, epoch, is CURRENT)], the oldest first."""
+    """Returns [(directory, epoch, is CURRENT)], the oldest first."""
     return [(pathlib.Path(m[0]), int(m[2]), m[4] == " current=true") for m in LINE.findall(tool("snapshot", "--dir", folder, "--list")[1])]
 
 
@@ -178,7 +178,7 @@ class Cases(Live):
             check(directory)
 
     def a_directory_has_the_snapshots_of_one_model(self):
-        """Two daemons that begin with an empty one: CURRENT stays with the model that was first, and the other one says so; it does not start there again."""
+        """Two daemons begin with one empty folder: CURRENT stays with the model that was first; the other daemon reports it and does not start there again."""
         folder = self.work.path / "shared"
         first = self.daemon("mine", [f"snapshot.dir={folder}"])
         second = self.daemon("other", ["model=other", f"snapshot.dir={folder}"])
@@ -207,7 +207,7 @@ class Cases(Live):
             future.result(PATIENCE)
 
     def followed(self, state, topic, name):
-        """What a replica that begins with CURRENT serves in the end: its dump."""
+        """Returns the dump of a replica that began with CURRENT and read the topic to its end."""
         out = self.work.path / f"{name}.dump"
         tool("follow", "--brokers", self.kafka.address, "--topic", topic, "--snapshot", state / "snapshots", "--until-idle", "1s", "--dump", out)
         return out.read_text().splitlines()
@@ -335,7 +335,7 @@ class Cases(Live):
         assert delta.dump_lines(self.replica(directory, "killed.delta")) == dump(state)
 
     def follow(self, topic, name, *arguments):
-        """(process, function: the epochs it has printed)"""
+        """Returns (process, a function that returns the epochs it has printed)."""
         log = self.work.path / f"{name}.follow"
         process = subprocess.Popen([BUILD / "tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", topic, "--dump", self.work.path / f"{name}.dump", *arguments],
                                    stdout=open(log, "wb"), stderr=subprocess.STDOUT)

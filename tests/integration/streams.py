@@ -28,7 +28,7 @@ def lockstep_samples(count, seed):
 
 
 class Live:
-    """Daemons of operating.yaml, with SETS, on one topic `live`; what is produced there comes in any number of turns."""
+    """Daemons of operating.yaml, with SETS, on one topic `live`; samples are produced there in any number of portions."""
 
     SETS = []
 

@@ -111,7 +111,8 @@ def turn_bits(files):
 
 
 def stop_between_merges(daemon, state):
-    """A merge that has read what it replaces would heal what is damaged now: none writes a file, which ends with RocksDB's number when it is whole."""
+    """Stops the daemon; returns its cold files, or continues it and returns [] if a merge is writing one (a whole file ends with RocksDB's number). A merge that read
+    its inputs before the damage would replace the damaged files."""
     daemon.process.send_signal(signal.SIGSTOP)
     wait_until(lambda: pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T", "the daemon stands still")
     files = sorted((state / "cold").glob("*.sst"))

@@ -63,7 +63,7 @@ class Cases:
         return self.work.path / name, f"{name}.delta"
 
     def follow(self, topic, *arguments, state=None):
-        """Follows to the last durable epoch of a state, or without a state until nothing comes any more."""
+        """Follows to the last durable epoch of a state, or without a state until no more records come."""
         end = ("--until-epoch", last_epoch(state)) if state else ("--until-idle", "5s")
         return ("follow", "--brokers", self.kafka.address, "--topic", topic, *end, *arguments)
 
@@ -73,7 +73,7 @@ class Cases:
             future.result(PATIENCE)
 
     def records(self, topic):
-        """(partition, value) in the order of the partitions."""
+        """Returns (partition, value) in the order of the partitions."""
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "tool", "enable.auto.commit": False})
         found = []
         for partition in range(PARTITIONS):
@@ -122,7 +122,7 @@ class Cases:
                 answers.append(float(process.stdout.readline()))
             return answers == expected
 
-        # the replica serves from the first epoch on; its answer is that of the last epoch once this one has come
+        # the replica serves from the first epoch on; its answer is the last epoch's once that epoch is applied
         wait_until(served, "the program answers as of the last epoch")
         process.stdin.close()
         assert process.wait(PATIENCE) == 0
@@ -264,7 +264,7 @@ class Cases:
         out, _ = failing("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)
         assert out[-1].startswith("nothing to verify"), out
 
-    # ---- beside a running daemon ----
+    # ---- while a daemon runs ----
 
     def a_running_state_is_read_and_verified(self):
         config = self.work.path / "live.yaml"
@@ -311,7 +311,7 @@ class Cases:
         assert "--labels" in failing(*arguments)[1]
         tool(*arguments, "--labels", "click")
 
-    # ---- what is wrong is said ----
+    # ---- faults are reported ----
 
     def a_bad_record_is_refused_and_the_rest_served(self):
         self.create("noisy.delta", PARTITIONS)
