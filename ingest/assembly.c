@@ -28,7 +28,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 
-/* Between two log lines about records from the future. */
+/* Time between two log lines about records from the future. */
 #define LOG_FUTURE_NS 60000000000ULL
 
 /* The number of samples that closes the open batch; it changes between batches only. */
@@ -67,7 +67,7 @@ static enum fr_status push_ready(struct fr_ingest *ingest, uint64_t timeout_ns)
     uint64_t born_ns = ingest->ready->born_mono_ns;
     enum fr_status status = fr_ring_push(ingest->full, ingest->ready, timeout_ns);
     if (status == FR_OK) {
-        fr_trace_end("batch", born_ns); /* from its first record */
+        fr_trace_end("batch", born_ns); /* since its first record was polled */
         ingest->ready = NULL;
     }
     return status;
@@ -91,7 +91,7 @@ enum fr_status fr_assembly_ready(struct fr_ingest *ingest, int wait_ms)
     return status;
 }
 
-/* Returns the stream's entry in the open batch, which is made if there is none yet. */
+/* Returns the stream's entry in the open batch. The entry is made if there is none yet. */
 static struct fr_batch_position *entry_of(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     struct fr_batch *batch = ingest->open;
@@ -144,7 +144,7 @@ void fr_assembly_close(struct fr_ingest *ingest)
         entry->fingerprint.crc32c = stream->mark.crc32c;
         stream->touched = -1;
     }
-    if (fr_files_left(ingest) && batch->n_samples) /* files lag by event time */
+    if (fr_files_left(ingest) && batch->n_samples) /* the lag of files is that of event time */
         ingest->last_timestamp_ms = batch->t_ms[batch->n_samples - 1];
     batch->dead_sequence = ingest->dead_sequence;
     ingest->tally.batches++;
@@ -170,8 +170,8 @@ static struct fr_stream *pending_stream(const struct fr_ingest *ingest)
     return &ingest->streams[ingest->pending_stream];
 }
 
-/* Whether lag and freshness may be computed from the pending record's Kafka timestamp, which they
- * may not if that clock is ahead of this host's. */
+/* Whether lag and freshness may be computed from the pending record's Kafka timestamp. They may
+ * not if the clock that wrote the timestamp is ahead of this host's. */
 static bool is_believed(const struct fr_ingest *ingest, int64_t timestamp_ms)
 {
     int64_t received_ms = ingest->received_ms;
@@ -190,7 +190,8 @@ static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
     stream->item = 0;
     uint32_t crc = event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size);
     stream->mark = (struct fr_mark){event->offset, event->timestamp_ms, crc};
-    if (event->timestamp_ms && is_believed(ingest, event->timestamp_ms)) { /* a line has none */
+    /* a line of a file has no timestamp */
+    if (event->timestamp_ms && is_believed(ingest, event->timestamp_ms)) {
         if (event->timestamp_ms > ingest->open->kafka_t_max_ms)
             ingest->open->kafka_t_max_ms = event->timestamp_ms;
         ingest->last_timestamp_ms = event->timestamp_ms;
@@ -203,9 +204,9 @@ static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
         fr_stream_change_state(ingest, stream, FR_STREAM_FINISHED);
 }
 
-/* A batch is full of samples. In lockstep the rest of the pending record waits until its partition
- * comes again in a later round (see the head). While the model is young there are no rounds, and
- * the record continues in the next batch. */
+/* Ends the round when a batch is full of samples. In lockstep the rest of the pending record
+ * waits until its partition comes again in a later round (see the head). While the model is
+ * young there are no rounds, and the record continues in the next batch. */
 static void cut_round(struct fr_ingest *ingest)
 {
     struct fr_stream *stream = pending_stream(ingest);
@@ -265,7 +266,8 @@ static enum fr_status add_samples(struct fr_ingest *ingest)
         FR_CHECK(before < limit);
         uint32_t count = fr_decode_take(decoder, ingest->staged_from, limit - before);
         count = fr_letter_fits(ingest) ? fr_decode_fit(decoder, ingest->staged_from, count, ingest->open) : 0;
-        bool full = count == 0 && ingest->staged_from < ingest->staged; /* of ids or of bytes */
+        /* the batch is full of ids or of bytes */
+        bool full = count == 0 && ingest->staged_from < ingest->staged;
         if (!full)
             full = append_samples(ingest, count);
         if (full) {
@@ -323,9 +325,10 @@ enum fr_status fr_assembly_pending(struct fr_ingest *ingest)
 
 /* ---- events ---- */
 
-/* The wall clock by which a record is judged; 0: it is not. Live it bounds event times. In lockstep
- * it does not, so that runs over one log agree whenever they are made. A record of which some items
- * are in effect (`again`) was accepted, and stays accepted if the clock was set back. */
+/* Returns the wall time by which a record is judged; 0: the record is not judged by the clock.
+ * Live, the wall clock bounds event times. In lockstep it does not, so that all runs over one
+ * log give the same result. A record of which some items are in effect (`again`) was accepted,
+ * and stays accepted if the clock was set back. */
 static int64_t receipt_ms(const struct fr_ingest *ingest, bool again)
 {
     return ingest->lockstep || again ? 0 : fr_wall_ms(ingest->clock);
@@ -374,7 +377,7 @@ static void log_names(struct fr_ingest *ingest, const struct fr_stream *stream, 
     }
 }
 
-/* Logs unknown names, because a value under a misspelled name trains as absent. */
+/* Logs unknown names, because a value under a misspelled name is trained as an absent value. */
 static void log_unknown(struct fr_ingest *ingest, const struct fr_stream *stream)
 {
     const struct fr_unknown *unknown = fr_decoder_unknown(stream->feed->decoder);
@@ -382,13 +385,13 @@ static void log_unknown(struct fr_ingest *ingest, const struct fr_stream *stream
     log_names(ingest, stream, &unknown->keys, false, &stream->feed->proof->logged_keys);
 }
 
-/* Holds the end of a stream of which records are held; false: none is. */
+/* Holds the end of a stream if records of the stream are held; false: no record is held. */
 static bool hold_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
 {
     if (stream->n_held == 0 || fr_held_replays(ingest))
         return false;
     struct fr_source_event end = {.kind = event->kind, .offset = event->offset};
-    if (event->kind == FR_SOURCE_RECORD) /* a record after the end of a bounded run */
+    if (event->kind == FR_SOURCE_RECORD) /* a record that lies after the end of a bounded run */
         end.kind = FR_SOURCE_END;
     fr_stream_change_state(ingest, stream, FR_STREAM_END_CAME);
     if (!stream->end_held)
@@ -504,7 +507,7 @@ enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *str
         break;
     case FR_SOURCE_GAP:
     case FR_SOURCE_CONNECTED:
-        break; /* no events of a stream */
+        break; /* these events concern no single stream */
     }
     fr_stream_release(stream, event);
     return FR_OK;

@@ -1,21 +1,23 @@
 /* Decides which clock is wrong when this host's clock refuses a live record: the record's or this
  * host's (docs/architecture.md, "Time").
  *
- * One witness does not suffice: a producer whose clock is ahead writes the same wrong time as event
- * time and as (CreateTime) Kafka timestamp, and must neither move the watermark nor stop the
- * stream. Two witnesses suffice against this host's clock: the record's event time, and one of
+ * One witness does not suffice: a producer whose clock is ahead writes the same wrong time as
+ * event time and as (CreateTime) Kafka timestamp, and must neither move the watermark nor stop
+ * the stream. Two witnesses suffice against this host's clock: the record's event time, and one
+ * of these:
  *
- * - the clock's own past: the latest time it showed in this run, advanced by the monotonic clock,
- *   or the time of the newest epoch's cut. By that time the record would have been accepted, and
- *   the clock is now earlier than it by more than future_max, and by more than the minute that a
- *   correction may set it back. A good record whose Kafka timestamp is of the present minute
- *   refutes this witness: the past was wrong, and the clock was set right;
- * - the broker's clock, which stamps records of a topic with LogAppendTime: it is further ahead of
- *   this host's clock than future_max, and the record has an event time that is not just that
- *   timestamp.
+ * - the clock's own past: the latest time it showed in this run, advanced by the monotonic
+ *   clock, or the time of the newest epoch's cut. By that time the record would have been
+ *   accepted. The clock now shows a time that is earlier than that time by more than future_max,
+ *   and by more than the minute that a correction may set the clock back. A good record whose
+ *   Kafka timestamp is of the present minute refutes this witness: the clock was wrong in the
+ *   past and has been corrected;
+ * - the broker's clock, which stamps records of a topic with LogAppendTime. This witness counts
+ *   if the timestamp is ahead of this host's clock by more than future_max, and the record has
+ *   an event time other than that timestamp.
  *
- * The monotonic clock stands still while a machine sleeps. The clock's past then seems later than
- * it was, so this witness is missing in that case; it is never wrong.
+ * The monotonic clock stands still while a machine sleeps. After a sleep the clock's past, as
+ * computed, is too early, so the first witness may be missing, but it is never wrong.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -26,7 +28,8 @@
 
 #include "base/check.h"
 
-enum { FR_CLOCK_STEP_MS = 60000 }; /* a clock that is set back by at most this is being corrected */
+/* a clock that is set back by at most this is assumed to be in correction */
+enum { FR_CLOCK_STEP_MS = 60000 };
 
 void fr_clocks_init(struct fr_clock_watch *watch, const struct fr_clock *clock, int64_t epoch_wall_ms)
 {

@@ -1,11 +1,12 @@
 /* End offsets of a bounded run (--until end, lockstep): fixed once, before the first record is
  * read, so that every restart stops at the same place.
  *
- * Text form: "partitions <n>\n", by which a text that was cut at the end of a line is refused
- * (older texts lack this line), then one "topic partition end\n" line for each partition. The end
- * of a file (`file:<path> 0 bytes`) is its size in bytes: a file is read whole and must not have
- * changed since. A partition that the text does not name was added later and is not read. With
- * --until TIME the end is the first record with that Kafka timestamp or a later one.
+ * Text form: "partitions <n>\n", then one "topic partition end\n" line for each partition. The
+ * first line makes it possible to refuse a text that was cut at the end of a line; older texts
+ * lack it. The end of a file (`file:<path> 0 bytes`) is its size in bytes: a file is read whole
+ * and must not have changed since. A partition that the text does not name was added later and
+ * is not read. With --until TIME the end is the first record with that Kafka timestamp or a
+ * later one.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -55,7 +56,8 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
                       partition, topic);
 }
 
-/* Reads the number of partitions; -1: an older version wrote the text, without that number. */
+/* Reads the number of partitions; -1: the text has no such number, because an older version
+ * wrote it. */
 static int64_t partitions_of(char **text)
 {
     int64_t n = -1;

@@ -41,7 +41,7 @@ struct file_dead {
     uint64_t sent, acknowledged; /* numbers of letters */
     uint64_t size;               /* of the file; everything before it is synced */
     uint64_t failed;             /* attempts */
-    uint64_t tried_ns;           /* when the last attempt failed */
+    uint64_t tried_ns;           /* when the last attempt failed; valid while `text` is not empty */
     const struct fr_clock *clock;
     bool withheld;
     char text[256]; /* why letters wait; empty: no attempt has failed since the last good one */

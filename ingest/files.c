@@ -1,12 +1,12 @@
 /* Files, which are read before any topic: one source whose partitions are files, and the operations
  * that differ for the streams of files.
  *
- * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp,
- * no key. At most one file is open at a time: the caller begins a file, reads it until it is
- * finished, and begins the next. A file whose path is written differently than before (relative or
- * absolute, through a link) is the same file, and its position gets the new name. A file is begun
- * at its last delivered line, and that line shows whether the file is still the one that was read.
- * Owner: ingest thread. */
+ * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no
+ * timestamp, no key. At most one file is open at a time: the caller begins a file, reads it
+ * until it is finished, and begins the next. A file whose path is now written in another way
+ * (relative or absolute, through a link) is the same file, and its position gets the new name. A
+ * file is begun at its last delivered line, and that line shows whether the file is still the
+ * one that was read. Owner: ingest thread. */
 #include "files.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "base/log.h"
 #include "ingest/lines.h"
 
-enum { LINE_MAX_DEFAULT = 1 << 20 }; /* of record_max, as in the decoder */
+enum { LINE_MAX_DEFAULT = 1 << 20 }; /* default of record_max, as in the decoder */
 
 struct files {
     const struct fr_conf *conf;
@@ -229,7 +229,7 @@ static enum fr_status check(struct fr_ingest *ingest, struct fr_stream **streams
     return status;
 }
 
-/* A file is read whole, so that its end is its size. */
+/* Gets the end of a file, which is its size, because a file is read whole. */
 static enum fr_status ask_end(struct fr_ingest *ingest, const struct fr_stream *stream, int64_t *end,
                               struct fr_err *err)
 {
@@ -289,7 +289,7 @@ static bool is_configured(const struct fr_conf *conf, const char *path)
     return false;
 }
 
-/* If one of the files is not there, the paths decide. */
+/* If one of the files is not there, their paths are compared. */
 static bool is_same_file(const char *path, const char *other)
 {
     struct stat a, b;
@@ -300,8 +300,9 @@ static bool is_same_file(const char *path, const char *other)
            strcmp(resolved[0], resolved[1]) == 0;
 }
 
-/* A relative path leads elsewhere from another working directory, where nothing shows whether a
- * file of that name is the one that was read. */
+/* Warns if two paths may name one file. A relative path names another file if the working
+ * directory is another one, and then nothing shows whether a file of that name is the one that
+ * was read. */
 static void warn_of_likely_same(const char *path, const char *other)
 {
     const char *name = strrchr(path, '/'), *other_name = strrchr(other, '/');

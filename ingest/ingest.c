@@ -182,7 +182,7 @@ void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions)
     pthread_mutex_lock(&shared->mutex);
     if (positions->cluster_id[0] == 0)
         memcpy(positions->cluster_id, shared->known.cluster_id, sizeof(positions->cluster_id));
-    /* the path of a file may be written differently now */
+    /* the configuration may write the path of a file in another way than before */
     for (uint32_t i = 0; i < positions->count; i++)
         memcpy(positions->partitions[i].topic, shared->known.partitions[i].topic, FR_TOPIC_MAX);
     uint32_t had = shared->skips_due ? 0 : positions->count;
@@ -225,7 +225,7 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
     uint32_t there = 0, stopped = ingest->n_stopped;
     if (status == FR_OK)
         status = fr_streams_check(ingest, false, &there, err);
-    /* Live, those that can be read begin. */
+    /* Live, the streams that can be read begin. */
     if (status == FR_OK && there < stopped && (ingest->until_end || there == 0))
         status = fr_err_set(err, FR_E_UNAVAILABLE, "%s", ingest->problem);
     if (status == FR_OK)
@@ -393,7 +393,7 @@ static void wait_paused(struct fr_ingest *ingest, int wait_ms)
     if (fr_assembly_due(ingest, fr_mono_ns(ingest->clock)) && !ingest->ready)
         fr_assembly_close(ingest);
     if (fr_assembly_ready(ingest, 0) < 0)
-        return; /* a ring was closed: the next step returns that */
+        return; /* a ring was closed; the next step returns FR_EOF */
     nap(wait_ms);
 }
 

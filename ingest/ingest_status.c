@@ -51,7 +51,8 @@ static void choose_problem(struct fr_ingest_status *status)
     memcpy(status->problem, status->problems[first], FR_PROBLEM_MAX);
 }
 
-enum { SINCE_MAX = 96 }; /* bytes of a problem's text that say since when it is there */
+/* bytes of the part of a problem's text that gives the time since which the problem exists */
+enum { SINCE_MAX = 96 };
 
 /* Whether brokers answer. Otherwise `problem` gets why not and, after the start, since when. */
 static bool note_connection(struct fr_ingest *ingest, char problem[FR_PROBLEM_MAX])

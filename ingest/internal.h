@@ -16,21 +16,24 @@ enum {
     FR_LOCKSTEP_SAMPLES_MAX = 65536,
     /* records after which a step ends, for status, commits and the watchdog */
     FR_STEP_RECORDS_MAX = 4096,
-    /* between two checks of a partition that cannot be read; doubles each time up to the maximum */
+    /* time between two checks of a partition that cannot be read; it doubles with each check up
+     * to the maximum */
     FR_RECHECK_MS = 1000,
     FR_RECHECK_MS_MAX = 16000,
-    /* between two checks for partitions added to a topic, or less (discover_ms) */
+    /* longest time between two checks for partitions added to a topic (discover_ms) */
     FR_DISCOVER_MS = 30000,
     FR_DISCOVER_MS_MIN = 100,
-    /* between two commits of the group, which lag tools read; the last is written at once */
+    /* time between two commits of the group, which lag tools read; the last one of a run is
+     * written at once */
     FR_COMMIT_MS = 1000,
-    /* between two checks of the last delivered record, if nothing else requests one; and the number
-     * of partitions checked together in one round of requests (up to 16 MiB of records) */
+    /* time between two checks of the last delivered records, if nothing else requests a check;
+     * and the number of partitions checked together in one round of requests (up to 16 MiB of
+     * records) */
     FR_IDENTIFY_MS = 60000,
     FR_IDENTIFY_PARTITIONS = 256,
 };
 
-/* parts that a minute is counted in, and the current one */
+/* number of parts: those that a minute is divided into, and the current one */
 enum { FR_MINUTE_PARTS = 7 };
 
 /* Refused records of the last minute, and the pause of reading (malformed.c). */
@@ -44,9 +47,10 @@ struct fr_malformed_watch {
     } minute[FR_MINUTE_PARTS]; /* by number of the part */
     enum fr_ingest_pause pause;
     char paused[FR_PROBLEM_MAX]; /* why reading is paused; valid during a pause */
-    /* of a pause for the clock: the event time that the clock must not refuse */
+    /* during a pause for the clock: the event time that the clock must accept before reading
+     * continues */
     int64_t until_ms;
-    /* Records of a start whose labels may be -1 and 1 are held until their share is known. */
+    /* A trial of labels runs: good records are held until the share of labels -1 is known. */
     bool trial;
     uint64_t trial_records, trial_negative;
 };
@@ -55,7 +59,7 @@ struct fr_malformed_watch {
 struct fr_proof {
     /* a record since the start was good (lockstep: or only from the future) */
     bool proven;
-    /* refused records of the start took effect before one was good */
+    /* the refused records of the start took effect, although none was good before */
     bool waited_out;
     bool tried;                     /* the feed's labels had their trial */
     uint64_t read;                  /* records since the start */
@@ -101,7 +105,7 @@ struct fr_held_queue {
     enum fr_held_state {
         FR_HELD_WAITS,   /* no decision about the events yet, or none are held */
         FR_HELD_REPLAYS, /* the events take effect now, before anything else is read */
-        FR_HELD_TAKEN,   /* the same, and the first event is the pending record, or was */
+        FR_HELD_TAKEN,   /* the same, and the first event is or was the pending record */
     } state;
 };
 
@@ -155,7 +159,7 @@ struct fr_ingest {
     uint32_t *touched;      /* [open->n_positions] stream of each entry */
     uint64_t open_since_ns; /* when the open batch got its first entry */
 
-    /* The pending record: its feed's decoder has its samples. */
+    /* The pending record, whose samples are in the decoder of its feed. */
     enum fr_pending pending; /* what remains to be done with `event` before the next poll */
     uint32_t pending_stream;
     struct fr_source_event event;

@@ -155,8 +155,8 @@ static rd_kafka_headers_t *letter_headers(const struct letter *letter, const str
     return headers;
 }
 
-/* The letter was refused: it is sent again at once in its next smaller form, or after a while in
- * the same form. */
+/* Handles a letter that was refused: it is sent again at once in the next smaller form, or after
+ * a while in the same form. */
 static void refused(struct kafka_dead *dead, struct letter *letter, rd_kafka_resp_err_t code)
 {
     letter->state = LETTER_WAITING;

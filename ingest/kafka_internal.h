@@ -58,7 +58,7 @@ struct fr_kafka_source {
     rd_kafka_t *probe, *reader;
     rd_kafka_topic_t **probe_topics, **reader_topics; /* [n_topics] */
     rd_kafka_queue_t *queue;                          /* of the reader, unless per_partition */
-    rd_kafka_queue_t *commits;                        /* answers to commits */
+    rd_kafka_queue_t *commits;                        /* replies to commits */
     uint32_t n_partitions, capacity, n_commits;
     struct fr_source_partition *names;
     struct fr_kafka_partition *partitions;
@@ -72,7 +72,7 @@ struct fr_kafka_source {
     /* the message that was polled when the gap was noticed; it is delivered after the check, unless
      * its partition was halted; NULL: none */
     rd_kafka_message_t *aside;
-    bool twice; /* the last check took so long that a second one follows */
+    bool twice; /* a second check follows, because the last one took long */
     bool commit_error_logged, policies_logged;
     bool stable; /* the probe reads committed records only, to ask for stable ends */
 };

@@ -21,10 +21,10 @@ enum {
     BATCH_SHARE = 2, /* a batch that inflates to more than this part of memory_limit is warned of */
 };
 
-/* How many bytes of records a byte of a batch may hold, as the topic's compression.type bounds it:
- * `uncompressed` makes brokers store, and measure, what the producer compressed; any other makes
- * them store their own compression of whatever it inflates to. librdkafka inflates gzip (and lz4)
- * without a bound, zstd up to receive.message.max.bytes. */
+/* How many bytes of records a byte of a batch may hold, as the topic's compression.type bounds
+ * it: `uncompressed` makes brokers store, and measure, what the producer compressed; any other
+ * setting makes brokers inflate the batch and compress it themselves. librdkafka inflates gzip
+ * (and lz4) without a bound, zstd up to receive.message.max.bytes. */
 static uint64_t inflation(const char *compression)
 {
     static const struct {

@@ -1,12 +1,13 @@
-/* Questions to the brokers about the topics that are read: partitions, ends of the log, records at
- * an offset. A client of its own (the probe) asks them. It lives during checks only, and because of
- * it a question never waits for a stream.
+/* Questions to the brokers about the topics that are read: partitions, ends of the log, records
+ * at an offset. A client of its own (the probe) asks them. The probe lives during checks only.
+ * Since it has its own connections, a question never waits until records have been streamed.
  *
- * Many partitions are asked for at once: offsets by one request for each topic and leader, records
- * through one queue. Metadata shows a partition without a leader, which is not waited for, and if a
- * broker does not answer, only its own partitions have no answer. librdkafka 2.0.2 has no
- * ListOffsets in its admin interface; rd_kafka_offsets_for_times sends the same request and accepts
- * the protocol's numbers for the beginning and the end of a log instead of a time.
+ * Many partitions are asked for at once: offsets by one request for each topic and leader,
+ * records through one queue. Metadata shows which partitions have no leader, and nothing waits
+ * for those. If a broker does not answer, only the partitions that it leads have no answer.
+ * librdkafka 2.0.2 has no ListOffsets in its admin interface; rd_kafka_offsets_for_times sends
+ * the same request and accepts the protocol's numbers for the beginning and the end of a log
+ * instead of a time.
  *
  * Owner: ingest thread. It decides nothing about offsets. */
 #include "kafka_internal.h"
@@ -28,14 +29,16 @@ enum {
     AGAIN_MS = 1000,    /* limit of each question while other partitions are being read */
     MARKS_LATE_MAX = 5, /* how often the limit is doubled for a record that takes long to inflate */
     MARKS_AT_ONCE = 256,
-    /* The memory of fetched records before they are read, of all partitions together. librdkafka
-     * 2.0.2 checks a full queue again after a second, so at most this is read in a second. */
+    /* Limit of the memory of fetched records that were not read yet, of all partitions together.
+     * librdkafka 2.0.2 checks a full queue again after a second, so at most this amount is read
+     * in a second. */
     QUEUE_SHARE = 16, /* of memory_limit */
     QUEUE_KBYTES_MIN = 1024,
     QUEUE_KBYTES_MAX = 1048576,
-    /* Records in a queue, for each of which the client keeps more than its bytes: this many, its
-     * own default, or one for each kilobyte. A queue that is full by this limit is also checked
-     * again after a second. */
+    /* Limit of the records in a queue, because the client needs memory for each record in
+     * addition to its bytes: this number, which is librdkafka's default, or one for each
+     * kilobyte if that is more. A queue that is full by this limit is also checked again after a
+     * second. */
     QUEUE_RECORDS_MIN = 100000,
     FETCH_SHARE = 32,       /* of memory_limit: one answer */
     FETCH_BYTES = 52428800, /* librdkafka's own default */
@@ -58,8 +61,9 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
                                        rd_kafka_topic_t ***topics, struct fr_err *err)
 {
     char group[FR_MODEL_MAX + 16], kbytes[16], records[16], fetch[24], part[24];
-    /* librdkafka measures each of the partitions that share a queue by the whole queue: a share of
-     * the bound would stop them all early and starve the trainer. */
+    /* librdkafka compares the limit of each partition with the whole queue that the partitions
+     * share. If each partition had a share of the limit, all would stop early and the trainer
+     * would have no records. */
     uint64_t limit = source->conf->memory_limit;
     uint32_t queue = (uint32_t)between(limit / QUEUE_SHARE / 1024, QUEUE_KBYTES_MIN, QUEUE_KBYTES_MAX);
     uint32_t share = source->per_partition && source->n_partitions ? queue / source->n_partitions : queue;
@@ -79,7 +83,7 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
         {"allow.auto.create.topics", "false"},
         {"fetch.wait.max.ms", "50"},
         /* After an error of a partition the client asks about its topic before it fetches again;
-         * the answer makes us ask for the fingerprint (kafka_source.c). */
+         * after the answer the fingerprint is requested (kafka_source.c). */
         {"topic.metadata.refresh.fast.interval.ms", "50"},
         {"fetch.error.backoff.ms", "300"},
         {"queued.max.messages.kbytes", kbytes},
@@ -189,7 +193,8 @@ static enum fr_status discover_topic(struct fr_kafka_source *source, uint32_t to
             "topic %s does not exist at %s: create it, or correct ingest.topic; reading begins when it is there", name,
             source->conf->ingest.brokers);
     while (source->topics[topic].n < found.partitions &&
-           source->n_partitions <= FR_PARTITIONS_MAX) /* one too many, so that the caller refuses */
+           /* one more than allowed suffices for the caller to refuse */
+           source->n_partitions <= FR_PARTITIONS_MAX)
         add_partition(source, topic);
     return FR_OK;
 }
@@ -280,7 +285,8 @@ static void ask_group(struct fr_kafka_source *source, int64_t when, struct fr_so
             continue;
         }
         group[i]->offset = found->offset;
-        group[i]->status = found->offset < 0 ? FR_EOF : FR_OK; /* -1: no record is so late */
+        /* -1: no record has such a timestamp */
+        group[i]->status = found->offset < 0 ? FR_EOF : FR_OK;
     }
     rd_kafka_topic_partition_list_destroy(list);
 }
@@ -316,9 +322,9 @@ enum fr_status fr_ingest_kafka_offsets(void *self, int64_t when, struct fr_sourc
 {
     struct fr_kafka_source *source = self;
     bool stable = when == FR_SOURCE_STABLE;
-    if (when == FR_SOURCE_EARLIEST) /* the first of a check */
+    if (when == FR_SOURCE_EARLIEST) /* EARLIEST is the first question of a check */
         source->asked = fr_kafka_contact_now();
-    if (stable != source->stable) /* isolation is a client's, not a question's */
+    if (stable != source->stable) /* isolation is a setting of the client */
         fr_ingest_kafka_shut(source, &source->probe, &source->probe_topics);
     source->stable = stable;
     enum fr_status status = fr_ingest_kafka_probe(source, err);
@@ -350,8 +356,8 @@ static void stop_asking(struct fr_kafka_source *source, const struct fr_source_a
                           source->names[answer->partition].partition);
 }
 
-/* Answers by the first message of a partition: the record, or proof that there is none. False: an
- * earlier record, which answers nothing. */
+/* Writes the answer from the first message of a partition: the record, or the fact that there is
+ * none. False: an earlier record, which answers nothing. */
 static bool match_mark(const rd_kafka_message_t *message, struct fr_source_answer *answer)
 {
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < answer->offset)
@@ -368,8 +374,8 @@ static bool match_mark(const rd_kafka_message_t *message, struct fr_source_answe
     return true;
 }
 
-/* Receives the records that come within the limit; a record that does not come gets a longer limit
- * the next time. */
+/* Receives the records that come within the limit; a record that does not come in time gets a
+ * longer limit at the next question. */
 static void receive_marks(struct fr_kafka_source *source, rd_kafka_queue_t *queue, struct fr_source_answer **asked,
                           uint32_t n, int wait_ms)
 {
@@ -412,15 +418,17 @@ static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer **
     rd_kafka_queue_destroy(queue);
 }
 
-/* How often the limit is doubled. A question that nothing waits for is left for the next check. */
+/* Returns how often the limit of the question is doubled. 0 if nothing waits for the answer: the
+ * next check asks such a question again. */
 static uint32_t lateness(const struct fr_kafka_source *source, const struct fr_source_answer *asked)
 {
     uint32_t late = source->partitions[asked->partition].marks_late;
     return asked->in_passing ? 0 : late < MARKS_LATE_MAX ? late : MARKS_LATE_MAX;
 }
 
-/* Partitions whose record came in time before are asked first, so that a leader which does not give
- * records costs the others at most the time that all late ones may take together. */
+/* Partitions whose record came in time before are asked about first. A leader that does not give
+ * records therefore delays the others at most by the time that all late partitions may take
+ * together. */
 enum fr_status fr_ingest_kafka_marks(void *self, struct fr_source_answer *answers, uint32_t n, struct fr_err *err)
 {
     struct fr_kafka_source *source = self;

@@ -39,7 +39,7 @@ enum content {
     CONTENT_MEMBER,  /* inside a gzip member */
     CONTENT_BETWEEN, /* after a member */
     CONTENT_PADDING, /* after the last member: zero bytes only */
-    CONTENT_FRAMES,  /* zstd */
+    CONTENT_FRAMES,  /* inside a zstd file */
 };
 
 struct fr_lines {
@@ -184,7 +184,7 @@ const char *fr_lines_unreadable(const uint8_t *bytes, size_t size)
     return NULL;
 }
 
-/* The file's first bytes say what it is. */
+/* Recognizes the format of the file by its first bytes. */
 static enum fr_status begin_content(struct fr_lines *lines, struct fr_err *err)
 {
     const z_stream *in = &lines->inflate;
@@ -236,7 +236,7 @@ static unsigned bytes_wanted(enum content content)
     case CONTENT_MEMBER:
     case CONTENT_BETWEEN:
     case CONTENT_PADDING:
-        return 2; /* a magic of gzip */
+        return 2; /* the file begins with the magic of gzip */
     case CONTENT_PLAIN:
     case CONTENT_FRAMES:
         break;
@@ -258,7 +258,7 @@ static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t
     switch (lines->content) {
     case CONTENT_UNKNOWN:
         if (in->avail_in < MAGIC_BYTES && more)
-            return FR_OK; /* a short read */
+            return FR_OK; /* a short read: the next call reads more */
         return begin_content(lines, err);
     case CONTENT_PLAIN:
         *got = in->avail_in;

@@ -33,8 +33,8 @@
 
 /* Between two log lines about malformed records. */
 #define LOG_MALFORMED_NS 10000000000ULL
-/* How long refused records are held: at a start, until the first good record; in a running service,
- * which is also the limit of a trial of labels. */
+/* Longest time for which refused records are held: at a start, if no record was good yet, and in
+ * a running service. The second is also the limit of a trial of labels. */
 #define FR_START_HOLD_NS 60000000000ULL
 #define FR_ROW_HOLD_NS 2000000000ULL
 #define FR_MINUTE_PART_NS 10000000000ULL
@@ -49,12 +49,13 @@ enum {
 
 static const char *const formats[] = {[FR_FORMAT_MSGPACK] = "msgpack", [FR_FORMAT_JSON] = "json"};
 
-/* What a record may be that the decoder does not read, and what its sender can do about it. */
+/* A format that a record may be in although the decoder does not read it, and what its sender
+ * can do. */
 struct fr_likeness {
     const char *what, *remedy;
 };
 
-/* Recognizes what a refused record is; NULL: nothing known. Maps and arrays of MessagePack begin
+/* Recognizes the format of a refused record; NULL: unknown. Maps and arrays of MessagePack begin
  * with bytes that no JSON text begins with, and conversely. */
 static const struct fr_likeness *recognize(enum fr_format format, const struct fr_source_event *event)
 {
@@ -409,7 +410,8 @@ bool fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *str
         return true;
     if (!counted)
         count_row(ingest, stream, future);
-    /* A record that alone fills what may be held would take effect as soon as it was copied. */
+    /* A record that alone reaches the limit of held bytes would take effect as soon as it was
+     * copied. */
     if (ingest->held.n == 0 && proof->refused < FR_ROW_MIN && fr_held_is_filled_by(ingest->event.size))
         proof->waited_out = true;
     if (waits_at_start(proof) || proof->refused >= FR_ROW_MIN)

@@ -109,9 +109,9 @@ static enum fr_status check_cluster(struct fr_ingest *ingest, const char *cluste
         ingest->conf->ingest.brokers, cluster_id, known);
 }
 
-/* If partitions of a topic were read before, a partition without a position was added since, and
- * none of its records may be skipped. For a topic that was not read before (one more in
- * ingest.topics) `start` decides. */
+/* If some partitions of a topic were read before and one has no position, that one was added
+ * since then, and none of its records may be skipped. For a topic that was not read before (one
+ * more in ingest.topics) `start` decides. */
 static bool was_read(const struct fr_ingest *ingest, const char *topic, uint32_t n_resolved)
 {
     for (uint32_t i = 0; i < n_resolved; i++)
@@ -221,7 +221,7 @@ static bool apply_answer(struct fr_ingest *ingest, struct fr_stream *stream, enu
     return false;
 }
 
-/* Whether its time has come to be checked, or to begin. */
+/* Whether the time has come to check the stream, or to begin it. */
 static bool is_due(const struct fr_ingest *ingest, const struct fr_stream *stream, uint64_t now_ns)
 {
     return fr_stream_is_stopped(stream) && now_ns >= stream->retry_ns && fr_stream_may_be_read(ingest, stream);
@@ -266,7 +266,7 @@ enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *strea
     enum fr_status status = source->begin(source->self, stream->partition, stream->check.from, err);
     if (status != FR_OK)
         return status;
-    /* Nothing to wait for as far as is known; the source reports the end again. */
+    /* As far as is known there are no more records. The source will report the end again. */
     bool at_end = stream->check.in_transaction || (stream->high >= 0 && stream->next >= stream->high);
     fr_stream_change_state(ingest, stream,
                            stream->check.from < stream->next ? FR_STREAM_BEGUN_AT_MARK
@@ -281,7 +281,7 @@ void fr_stream_fail(struct fr_ingest *ingest, struct fr_stream *stream, const ch
     fr_stream_change_state(ingest, stream, FR_STREAM_FAILED);
     snprintf(ingest->problem, sizeof(ingest->problem), "%s/%" PRId32 ": %s", p->topic, p->partition, why);
     char quoted[512];
-    /* A stream that is interrupted after every new try is logged as a warning once. */
+    /* A stream that is interrupted after each try is logged as a warning only the first time. */
     fr_log(stream->interrupted ? FR_LOG_DEBUG : FR_LOG_WARN, "ingest", "interrupted",
            "topic=%s partition=%" PRId32 " offset=%" PRId64 " reason=%s", p->topic, p->partition, stream->next,
            fr_log_quote(quoted, sizeof(quoted), why));
@@ -308,7 +308,8 @@ void fr_stream_recover(struct fr_ingest *ingest, struct fr_stream *stream)
 enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err)
 {
     uint64_t now = fr_mono_ns(ingest->clock);
-    bool due = false, all = true; /* no partition is read without being checked here */
+    /* true while no partition is found that is read without being checked here */
+    bool due = false, all = true;
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
         const struct fr_stream *stream = &ingest->streams[i];
         due |= is_due(ingest, stream, now);

@@ -23,10 +23,10 @@
 
 enum damage { BEGINNING_GONE, END_GONE, OTHER_RECORDS };
 
-/* Applies `on_loss`: `stop` leaves the text and status in err; `earliest` and `latest` begin again
- * in what the log holds now. Lost are the records that are known to have been in a log and are read
- * neither before nor after: with `latest` all that another log holds now, with `earliest` none of
- * it. */
+/* Applies `on_loss`: `stop` leaves the text and status in err; `earliest` and `latest` begin
+ * again in what the log holds now. A record is lost if it is known to have been in a log and is
+ * never read. With `latest` these are all records that another log holds now, with `earliest`
+ * none of them. */
 static enum fr_status apply_on_loss(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, enum damage damage,
                                     struct fr_err *err)
 {
@@ -44,7 +44,8 @@ static enum fr_status apply_on_loss(struct fr_ingest *ingest, struct fr_stream *
            fr_log_quote(quoted, sizeof(quoted), err->text));
     stream->next = to;
     stream->item = 0;
-    /* what follows is another log, or comes after a hole: there is no record to compare with */
+    /* the records that follow are of another log, or come after a hole, so there is no record to
+     * compare with */
     stream->mark = stream->anchor = (struct fr_mark){.offset = -1};
     stream->lost += lost;
     if (damage != BEGINNING_GONE) {
@@ -80,8 +81,8 @@ static enum fr_status check_range(struct fr_ingest *ingest, struct fr_stream *st
 struct check {
     struct fr_stream *stream;
     int64_t low; /* first offset of the log */
-    /* offset that `start` names (by its time, or the stable end); -1: no record is so late, or no
-     * offset was asked for */
+    /* offset that `start` names (by its time, or the stable end); -1: no record is as late as
+     * that time, or no offset was asked for */
     int64_t at;
     bool reading;  /* the partition is read meanwhile */
     bool anchored; /* the anchor is compared instead of the mark */
@@ -135,7 +136,8 @@ static void first_offset(struct fr_ingest *ingest, const struct check *check)
     struct fr_stream *stream = check->stream;
     if (stream->added || ingest->conf->ingest.start == FR_START_EARLIEST)
         stream->next = check->low;
-    else if (check->at < 0 || check->at > stream->high) /* none so late */
+    /* no record is as late as the time of `start` */
+    else if (check->at < 0 || check->at > stream->high)
         stream->next = stream->high;
     else
         stream->next = check->at < check->low ? check->low : check->at;
@@ -177,7 +179,7 @@ static enum fr_status ask(struct fr_ingest *ingest, int64_t when, struct fr_sour
             check->low = answers[i].offset;
         else if (when == FR_SOURCE_LATEST)
             check->stream->high = answers[i].offset;
-        else /* a time, or STABLE */
+        else /* `start` is a time, or STABLE */
             check->at = answers[i].status == FR_OK ? answers[i].offset : -1;
         checks[kept++] = *check;
     }
@@ -185,8 +187,9 @@ static enum fr_status ask(struct fr_ingest *ingest, int64_t when, struct fr_sour
     return status;
 }
 
-/* Retention may have deleted records of a partition that is being read after they were fetched, so
- * only the end counts then; reading finds and reports a hole. */
+/* Whether the position lies within the log. While a partition is being read only the end of the
+ * log counts, because retention may have deleted records after they were fetched; reading finds
+ * and reports a hole. */
 static bool is_in_range(const struct check *check)
 {
     const struct fr_stream *stream = check->stream;

@@ -15,17 +15,16 @@
  *    └─ check failed,
  *       topic missing ──► WAITS        DONE ◄── finished: from NEW, READY, READS and AT_END
  *
- *   NEW       the stream was found, and its log has not been checked
- *   WAITS     the last check found that it cannot be read now; it is checked again after a while
- *   GONE      the same, because its topic does not exist. A broker that starts may not know its
- *             topics yet, so that the second such answer counts
- *   READY     it can be read, and begins when it is next in order; a later check may find otherwise
- *   HALTED    reading was stopped, and nothing may take effect before a check
- *   VERIFIES  a file that was begun at its last delivered line, which must match the mark
- *   READS     records are given
- *   CUT       lockstep: the round ended within a record, and the rest of it waits for the next one
- *   AT_END    nothing is left as far as is known; a new record may come
- *   DONE      it is read to the end of a bounded run, or a file to its end; it is never read again
+ *   NEW       the stream was found, and its log has not been checked WAITS     the last check
+ *   found that it cannot be read now; it is checked again after a while GONE      the same,
+ *   because its topic does not exist. A broker that starts may not know its topics yet, so only
+ *   the second such answer counts READY     it can be read, and begins when it is next in order;
+ *   a later check may find otherwise HALTED    reading was stopped, and nothing may take effect
+ *   before a check VERIFIES  a file that was begun at its last delivered line, which must match
+ *   the mark READS     records are given CUT       lockstep: the round ended within a record,
+ *   and the rest of it waits for the next one AT_END    nothing is left as far as is known; a
+ *   new record may come DONE      it is read to the end of a bounded run, or a file to its end;
+ *   it is never read again
  *
  * The functions that make the transitions:
  *
@@ -90,7 +89,7 @@ static void finish(struct fr_ingest *ingest, struct fr_stream *stream)
     stream->interrupted = false;
     while (fr_files_left(ingest) && ingest->streams[ingest->order].state == FR_STREAM_DONE)
         ingest->order++;
-    if (stream->next < stream->end) { /* only markers were left: they take effect too */
+    if (stream->next < stream->end) { /* only markers were left, and they take effect too */
         stream->next = stream->end;
         stream->item = 0;
         fr_stream_moved(ingest, stream);

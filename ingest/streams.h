@@ -50,7 +50,7 @@ enum fr_stream_event { FR_STREAM_NO_EVENT, FR_STREAM_EVENT_LIST(FR_STREAM_NAME) 
 
 struct fr_stream_transition {
     enum fr_stream_state to; /* NO_STATE: the event is refused */
-    /* what goes with the transition, in the new state; NULL: nothing */
+    /* what is done after the state was changed; NULL: nothing */
     void (*act)(struct fr_ingest *ingest, struct fr_stream *stream);
 };
 /* Returns the transition; NULL: a stream in this state refuses the event. */
@@ -58,7 +58,7 @@ const struct fr_stream_transition *fr_stream_transition(enum fr_stream_state fro
 /* Return the names as in the lists above. */
 const char *fr_stream_state_name(enum fr_stream_state state);
 const char *fr_stream_event_name(enum fr_stream_event event);
-/* Makes the transition of the table, and what goes with it. An event that the table refuses is an
+/* Makes the transition of the table, and calls its `act`. An event that the table refuses is an
  * error of this program and ends it. */
 void fr_stream_change_state(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_stream_event event);
 
@@ -92,9 +92,10 @@ struct fr_stream {
     enum fr_stream_state state;
     const struct fr_feed *feed;
     uint32_t partition;    /* in the feed's layout */
-    uint32_t order;        /* streams of a smaller order are read before */
+    uint32_t order;        /* streams of a smaller order are read before this one */
     uint32_t stream_index; /* in the positions */
-    bool added;            /* found on a topic that was read before: begins at its first record */
+    /* was found on a topic that was read before, so it begins at its first record */
+    bool added;
 
     /* ---- what is in batches (assembly.c) ---- */
     int64_t next;        /* first offset not fully in a batch; -1: the start policy decides */
@@ -106,15 +107,15 @@ struct fr_stream {
     int64_t counted;
     int64_t touched; /* number of the stream's entry in the open batch; -1: none */
     uint64_t lost;   /* records that on_loss skipped, for the next entry */
-    /* `next` or `lost` changed without a record: the next batch needs an entry */
+    /* `next` or `lost` changed without a record, so the next batch needs an entry */
     bool moved;
     struct fr_source_event remainder; /* of state CUT: the record that is partly in a batch */
 
     /* ---- what a check found (partitions.c, files.c) ---- */
     struct {
-        /* FR_OK: it can be read; FR_EOF: it is read to its end, and need not be there any more;
-         * FR_E_NOT_FOUND: there is no such topic; FR_E_UNAVAILABLE, FR_E_DENIED; FR_AGAIN: no
-         * answer */
+        /* FR_OK: the stream can be read; FR_EOF: it has been read to its end, and need not be
+         * there any more; FR_E_NOT_FOUND: there is no such topic; FR_E_UNAVAILABLE, FR_E_DENIED;
+         * FR_AGAIN: no answer */
         enum fr_status answer;
         char why[320]; /* why the stream cannot be read; valid if the answer is an error */
         int64_t from;  /* offset to begin at: `next`, or that of the mark */
@@ -127,7 +128,7 @@ struct fr_stream {
     int64_t bytes;         /* of a file, when last asked */
 
     /* ---- while it cannot be read (open_streams.c) ---- */
-    uint64_t retry_ns; /* not checked before; 0: at once */
+    uint64_t retry_ns; /* time before which the stream is not checked; 0: it is checked at once */
     uint32_t wait_ms;  /* between the last two checks; grows */
     bool interrupted;  /* reading failed, and the stream has delivered nothing since */
 
@@ -160,7 +161,7 @@ static inline bool fr_stream_is_at_end(const struct fr_stream *stream)
 {
     return stream->state >= FR_STREAM_AT_END;
 }
-/* Whether no check so far, or not the last one, lets the stream begin. */
+/* Whether the stream was never checked, or the last check found that it cannot begin. */
 static inline bool fr_stream_is_waiting(const struct fr_stream *stream)
 {
     return stream->state <= FR_STREAM_GONE;
@@ -176,9 +177,9 @@ static inline void fr_stream_release(const struct fr_stream *stream, struct fr_s
 enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 /* Begins a READY stream, or finishes it if it is at the end of a bounded run. */
 enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err) FR_MUST_CHECK;
-/* Reading failed: halts the stream and reports why. */
+/* Halts a stream, reading of which failed, and reports why. */
 void fr_stream_fail(struct fr_ingest *ingest, struct fr_stream *stream, const char *why);
-/* An interrupted stream delivered something. */
+/* Ends the interruption of a stream that has delivered something. */
 void fr_stream_recover(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Records that the stream's first offset is known, so that the owner may adopt it. */
 void fr_stream_resolve(struct fr_ingest *ingest, struct fr_stream *stream);
@@ -193,20 +194,20 @@ enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err) F
 
 /* ---- partitions.c ---- */
 
-/* The check of topics' partitions that are not read, for their feed. */
+/* The `check` of topics for partitions that are not being read. */
 enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
                                            struct fr_err *err) FR_MUST_CHECK;
-/* The same while they are read; of those that must begin again `next` was changed. `anchored`:
- * compares the anchors instead of the marks. */
+/* Checks partitions while they are being read. `next` is changed for those that must begin
+ * again. `anchored`: compares the anchors instead of the marks. */
 enum fr_status fr_streams_check_read_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
                                                 bool anchored, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- log_identity.c ---- */
 
-/* Contact was lost, and nothing may take effect before the log is known to be the same: checks all
- * partitions that are read. `again`: what was fetched is dropped. */
+/* Checks all partitions that are read, after contact was lost: nothing may take effect before
+ * the logs are known to be the same. `again`: what was fetched is dropped. */
 enum fr_status fr_streams_identify(struct fr_ingest *ingest, bool again, struct fr_err *err) FR_MUST_CHECK;
-/* The check once a minute, when it is due (identify_ns) and no event is half done. */
+/* Makes the check of each minute if it is due (identify_ns) and no record is half in effect. */
 enum fr_status fr_streams_identify_some(struct fr_ingest *ingest, uint64_t now_ns, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- skips.c ---- */
@@ -221,7 +222,7 @@ void fr_stream_forget_skips(struct fr_ingest *ingest, const struct fr_stream *st
 
 /* ---- ends.c ---- */
 
-/* Of a topic's partition, for its feed. */
+/* Gets the end of a topic's partition, for its feed. */
 enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_stream *stream, int64_t *end,
                                      struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_ends_apply_partition(struct fr_ingest *ingest, struct fr_stream *stream,
@@ -232,9 +233,9 @@ void fr_ends_log(const struct fr_ingest *ingest);
 
 /* ---- transactions.c ---- */
 
-/* The stream gave this event. */
+/* Notes that the stream gave this event. */
 void fr_transaction_event(struct fr_stream *stream, const struct fr_source_event *event);
-/* The last poll gave nothing: notes which streams wait for a transaction. */
+/* Notes which streams wait for a transaction, after a poll that gave nothing. */
 void fr_transactions_note_waiting(struct fr_ingest *ingest);
 /* How long the stream's next record has waited for an open transaction; 0: it does not. */
 int64_t fr_transaction_waited_ms(const struct fr_ingest *ingest, const struct fr_stream *stream);

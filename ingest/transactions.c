@@ -1,16 +1,16 @@
-/* Records that wait for the open transaction of a producer. Committed records after its first one
- * are not delivered either (read_committed), so the stream stands still although brokers answer and
- * everything that can be read has been read. Brokers end such a transaction themselves after the
- * producer's transaction.timeout.ms, if they know that it exists (they do not know of a hanging
- * one, KIP-664).
+/* Records that wait for the open transaction of a producer. Committed records that come after
+ * the first record of the transaction are not delivered either (read_committed), so the stream
+ * stands still although brokers answer and everything that can be read has been read. Brokers
+ * end such a transaction themselves after the producer's transaction.timeout.ms, if they know
+ * that it exists (they do not know of a hanging one, KIP-664).
  *
  * Ingest sees the following: the source reported that the stream is at its end (the last stable
- * offset), delivered nothing since, and the log is longer than that. New records on their way look
- * the same for an instant, so the state counts after FR_TRANSACTION_MS. Its length is that at the
- * last poll that gave nothing: while reading is paused, or the trainer is slower, nobody looks at
- * what was written since. Lag and series count from then on. Log, problem and readiness report it
- * after `ready_lag`, because some producers always use short transactions; a bounded run, whose end
- * lies after the transaction, reports it at once.
+ * offset), delivered nothing since, and the log is longer than that. New records on their way
+ * look the same for an instant, so the state counts after FR_TRANSACTION_MS. The wait is
+ * measured up to the last poll that gave nothing: while reading is paused, or the trainer is
+ * slower, what was written since then is not checked. Lag and series count from then on. Log,
+ * problem and readiness report it after `ready_lag`, because some producers always use short
+ * transactions; a bounded run, whose end lies after the transaction, reports it at once.
  *
  * Owner: ingest thread. No broker is asked, and what is read does not change. */
 #include "internal.h"
@@ -21,7 +21,7 @@
 #include "base/log.h"
 
 enum { FR_TRANSACTION_MS = 1000 };
-#define LOG_NS UINT64_C(60000000000) /* between two lines in the log */
+#define LOG_NS UINT64_C(60000000000) /* time between two lines in the log */
 #define REMEDY                                                                                                         \
     "brokers end it after the producer's transaction.timeout.ms; one that stays longer is found by "                   \
     "kafka-transactions.sh find-hanging and ended by its abort"
@@ -61,7 +61,8 @@ void fr_transactions_note_waiting(struct fr_ingest *ingest)
     }
 }
 
-/* Writes the problem, and a line in the log if one is due: `stream` has waited longest, of n. */
+/* Writes the problem, and a line in the log if one is due. `stream` is the one of n waiting
+ * streams that has waited longest. */
 static void report(struct fr_ingest *ingest, const struct fr_stream *stream, uint32_t n, int64_t ms, char *problem)
 {
     const struct fr_partition_position *p = fr_stream_position(ingest, stream);

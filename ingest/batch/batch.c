@@ -1,5 +1,5 @@
-/* Memory of a batch: columns sized for the configured number of samples, grown on demand, kept over
- * fr_batch_clear.
+/* Memory of a batch: columns have room for the configured number of samples, grow on demand, and
+ * are kept by fr_batch_clear.
  *
  * Invariants: every column has room for capacity_samples entries; begin[0] = 0; weights is NULL or
  * weights_storage. A steady stream allocates nothing: after the widest batch so far all arrays are
@@ -80,7 +80,7 @@ void fr_batch_clear(struct fr_batch *batch)
     batch->unknown_slots = batch->unknown_keys = batch->excess_ids = 0;
 }
 
-/* Label-major matrix: rows move apart when the capacity grows. */
+/* Grows a label-major matrix; its rows move apart when the capacity grows. */
 static float *widen(float *matrix, uint32_t rows, const struct fr_batch *batch, uint32_t capacity)
 {
     size_t n;
@@ -132,8 +132,8 @@ void fr_column_reserve_keys(struct fr_column *column, size_t keys)
 {
     if (keys <= column->capacity_keys)
         return;
-    /* `begin` has 32 bits, which suffice because batch_size * max_ids stays below by
-     * configuration */
+    /* `begin` has 32 bits, which suffice because the configuration keeps batch_size * max_ids
+     * below 2^32 */
     FR_CHECK(keys <= UINT32_MAX);
     size_t capacity = keys < 2 * column->capacity_keys ? 2 * column->capacity_keys : keys;
     column->capacity_keys = capacity < MIN_KEYS ? MIN_KEYS : capacity;

@@ -124,7 +124,7 @@ static void take_image(const struct fr_buffer *bytes, size_t at, struct fr_recor
         const void *bytes_of_it = fr_take(&reader, header->size);
         header->value = null ? NULL : bytes_of_it;
     }
-    FR_CHECK(!reader.failed); /* bytes of the batch itself */
+    FR_CHECK(!reader.failed); /* these bytes are the batch's own */
 }
 
 void fr_record_image_parts(const struct fr_record_image *image, struct fr_record_header *headers, size_t capacity,
@@ -148,7 +148,7 @@ void fr_batch_quarantine(struct fr_batch *batch, uint32_t sample)
     uint8_t was = batch->role[sample];
     batch->role[sample] = FR_ROLE_QUARANTINED;
     if (batch->n_positions == 0)
-        return; /* not from a stream */
+        return; /* the samples do not come from a stream */
     const struct fr_batch_record *record = fr_batch_record_of(batch, sample);
     FR_CHECK(record);
     uint32_t i = 0;

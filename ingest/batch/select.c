@@ -1,10 +1,11 @@
 /* Some samples of a batch as a batch of their own (fr_batch_select): what is left when the trainer
  * leaves samples out.
  *
- * The result is what decoding the others alone gives, so that training on it is not affected by
- * those left out: group numbers and entries follow from what stays. Two differences: weights of 1
- * are written out where a left-out entry had weights, and a column that a left-out group had made
- * per sample stays so, since nothing tells whether the others' values were shared.
+ * The result is the batch that decoding the remaining samples alone would give, so samples that
+ * are left out do not affect training: group numbers and entries follow from the samples that
+ * stay. There are two differences. Weights of 1 are written out where a left-out entry had
+ * weights. A column that has an entry per sample because of a left-out group keeps that form,
+ * because the batch does not record whether the other groups' values were shared.
  *
  * Owner: the thread that holds both batches. */
 #include "batch/batch.h"

@@ -1,20 +1,22 @@
-/* Staged samples -> batch columns. Nothing can fail here: the record was checked whole.
+/* Appends staged samples to the columns of a batch. Nothing can fail here, because the whole
+ * record was checked before.
  *
- * Each column is kept per group while it may (batch.h has the rule) and per sample otherwise. As
- * long as all groups have one sample both are the same entries, so the choice is made when the
- * first larger group comes, without moving anything; a later group that breaks the rule makes
- * copies of what is there (fr_column_expand). The usual cases, a column with values of one level
- * only, are one stretch of the staging and copied in one go; only the offsets are rewritten, and
- * gaps filled with empty entries or defaults. */
+ * A column has an entry per group while the rule in batch.h allows it, and per sample otherwise.
+ * As long as every group has one sample, both forms have the same entries. The choice is
+ * therefore made when the first larger group comes, without moving anything. A later group that
+ * breaks the rule makes copies of the entries there are (fr_column_expand). Usually a column has
+ * values of one level only. These are contiguous in the staging and are copied at once; only
+ * offsets are rewritten, and gaps are filled with empty entries or defaults. */
 #include "staging.h"
 
 #include <string.h>
 
-/* What is appended: samples [from, to), which are (ends of) the groups [group, group_end). */
+/* What is appended: samples [from, to). They are all, or the last, samples of the groups [group,
+ * group_end). */
 struct range {
     const struct fr_staging *staging;
     uint32_t from, to, group, group_end;
-    bool grouped; /* some group has several of the samples */
+    bool grouped; /* some group has more than one of the samples */
 };
 
 static uint32_t group_first(const struct range *range, uint32_t group)
@@ -35,7 +37,7 @@ static void append_weights(const struct fr_stage_part *from, struct fr_column *t
 {
     if (!from->weighted && !to->weights)
         return;
-    /* everything before the first weighted entry weighs 1 */
+    /* every id before the first weighted entry has the weight 1 */
     uint32_t unit_from = to->weights ? base : 0;
     uint32_t unit_to = from->weighted ? base : base + count;
     size_t need = (size_t)base + count;
@@ -50,8 +52,8 @@ static void append_weights(const struct fr_stage_part *from, struct fr_column *t
         memcpy(to->weights + base, from->weights + first, count * sizeof(*to->weights));
 }
 
-/* Entries of one part: numbers [from, from + count) become entries [at, at + count) of the
- * batch. */
+/* Appends entries of one part: entries [from, from + count) of the part become entries [at, at +
+ * count) of the batch. */
 
 static void append_keys(const struct fr_stage_part *part, struct fr_column *to, uint32_t from, uint32_t count,
                         uint32_t at)
@@ -59,7 +61,7 @@ static void append_keys(const struct fr_stage_part *part, struct fr_column *to, 
     uint32_t entry = fr_staging_first(part, from);
     uint32_t entry_end;
     if (part->n_entries - entry >= count && (count == 0 || part->at[entry + count - 1] == from + count - 1))
-        entry_end = entry + count; /* no gaps */
+        entry_end = entry + count; /* there are no gaps between the entries */
     else
         entry_end = fr_staging_first(part, from + count);
     uint32_t first = part->begin[entry];
@@ -118,7 +120,7 @@ static void append_part(const struct fr_stage_column *stage, const struct fr_sta
 
 /* ---- values of both levels ---- */
 
-/* One entry of the batch from entry `entry` of the part; part NULL: no value. */
+/* Appends one entry to the batch from entry `entry` of the part; part NULL: there is no value. */
 static void append_one(const struct fr_stage_column *stage, const struct fr_stage_part *part, uint32_t entry,
                        struct fr_column *to, uint32_t at)
 {
@@ -152,7 +154,7 @@ static void append_both(const struct range *range, const struct fr_stage_column 
             append_one(stage, has_own ? own : has_shared ? shared : NULL, has_own ? o : g, to, at++);
             o += has_own;
         }
-        /* empty ones of a group whose column is shared */
+        /* passes over empty entries of samples in a group whose column is shared */
         while (o < own->n_entries && own->at[o] < end)
             o++;
         g += has_shared;
@@ -161,7 +163,7 @@ static void append_both(const struct range *range, const struct fr_stage_column 
 
 /* ---- shared or per sample ---- */
 
-/* Says whether a group of several samples has a value below its shared part: at least an id or a
+/* Whether one of the samples of a group of several has a value of its own: at least an id or a
  * number. */
 static bool has_own_values(const struct range *range, const struct fr_stage_column *stage)
 {
@@ -178,8 +180,8 @@ static bool has_own_values(const struct range *range, const struct fr_stage_colu
     return false;
 }
 
-/* From an entry per group to one per sample, back to front: what is still to be read lies before
- * what is written. */
+/* Expands a column from an entry per group to one per sample. It works from the last entry to
+ * the first, so what is still to be read lies before what is written. */
 static void expand(const struct fr_batch *batch, struct fr_column *column)
 {
     const uint32_t *group_begin = batch->group_begin;
@@ -267,7 +269,8 @@ static void append_fields(const struct fr_staging *staging, uint32_t from, uint3
     uint32_t at = batch->n_samples, n_labels = staging->n_labels;
     memcpy(batch->t_ms + at, staging->t_ms + from, count * sizeof(*batch->t_ms));
     for (uint32_t i = 0; i < count; i++)
-        batch->origin[at + i] = from + i; /* until someone knows the record's place in a log */
+        /* the sample's number in the record, until the caller sets the record's place in a log */
+        batch->origin[at + i] = from + i;
     memcpy(batch->use + at, staging->use + from, count);
     memcpy(batch->role + at, staging->role + from, count);
     memcpy(batch->keep + at, staging->keep + from, count * sizeof(*batch->keep));
@@ -282,7 +285,7 @@ static void append_fields(const struct fr_staging *staging, uint32_t from, uint3
     append_served(staging, from, count, batch);
 }
 
-/* The group of a sample of the record. */
+/* Returns the group of a sample of the record. */
 static uint32_t group_of(const struct fr_staging *staging, uint32_t sample)
 {
     uint32_t low = 0, high = staging->n_groups;
@@ -342,7 +345,7 @@ void fr_staging_append(const struct fr_staging *staging, uint32_t from, uint32_t
     struct range range = {.staging = staging, .from = from, .to = from + count};
     range.group = group_of(staging, from);
     range.group_end = group_of(staging, from + count - 1) + 1;
-    FR_CHECK(staging->group_begin[range.group_end] == from + count); /* groups are whole */
+    FR_CHECK(staging->group_begin[range.group_end] == from + count); /* groups are never split */
     range.grouped = range.group_end - range.group < count;
     batch->ids += fr_staging_ids(staging, from, count);
     uint32_t at = batch->n_samples, groups_at = batch->n_groups;

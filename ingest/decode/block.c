@@ -1,11 +1,12 @@
 /* Blocks: columns instead of samples (docs/formats/samples.md, "Block").
  *
- * A block is a whole record: samples [0, n), made with their defaults before any column is read, so
- * that columns may come in any order. A column is an array with a value per entry or, in
- * MessagePack, packed (packed.c). The columns of `shared` have an entry per group; their length is
- * compared with `g` at the end, because either may come first.
+ * A block is a whole record: samples [0, n), made with their defaults before any column is read,
+ * so that columns may come in any order. A column is an array with a value per entry or, in
+ * MessagePack, packed (packed.c). The columns of `shared` have an entry per group. Their length
+ * is compared with `g` at the end of the record, because `shared` and `g` may come in either
+ * order.
  *
- * It does not judge values (values.c, fields.c). */
+ * This file does not check values (values.c and fields.c do). */
 #include "parse.h"
 
 struct block {
@@ -13,7 +14,7 @@ struct block {
     int64_t t_ms;
     uint64_t serial;
     unsigned seen;
-    uint64_t unknown_shared[FR_UNKNOWN_PLACES]; /* columns of no slot in `shared` */
+    uint64_t unknown_shared[FR_UNKNOWN_PLACES]; /* columns in `shared` that belong to no slot */
 };
 
 /* ---- slots ---- */
@@ -38,7 +39,7 @@ static enum fr_status array_column(struct fr_decoder *d, uint32_t slot, struct f
     }
 }
 
-/* The kind of column that begins with this token. */
+/* Gets the kind of column that begins with this token. */
 static enum fr_status column_kind(struct fr_decoder *d, const struct fr_token *first, bool *packed)
 {
     *packed = first->kind == FR_TOKEN_MAP;
@@ -49,7 +50,8 @@ static enum fr_status column_kind(struct fr_decoder *d, const struct fr_token *f
     return FR_OK;
 }
 
-/* An unknown column counts as often as the slot's values would: for each sample, or each group. */
+/* Counts an unknown column once for each sample, or for each group if it is in `shared`, as
+ * often as the values of a slot would occur. */
 static void count_unknown(struct fr_decoder *d, struct block *block, bool shared,
                           const struct fr_unknown_counts *before)
 {
@@ -96,8 +98,8 @@ static enum fr_status parse_columns(struct fr_decoder *d, struct block *block, b
 
 /* ---- fields: y, w, u, s, t ---- */
 
-/* Element i of a packed column as the token it would be in an array; false: NaN in `y`, which
- * masks. */
+/* Gets element i of a packed column as the token that it would be in an array; false: it is NaN
+ * in `y`, which masks the label. */
 static bool packed_token(unsigned field, const uint8_t *bytes, uint32_t i, struct fr_token *token)
 {
     if (field == FR_FIELD_U) {
@@ -171,7 +173,7 @@ static enum fr_status array_field(struct fr_decoder *d, uint32_t n, unsigned fie
     }
 }
 
-/* A column of a field, or of one label of `y`. */
+/* Reads a column of a field, or of one label of `y`. */
 static enum fr_status parse_field_column(struct fr_decoder *d, struct block *block, unsigned field, uint32_t label)
 {
     struct fr_token first;
@@ -263,7 +265,7 @@ static enum fr_status block_field(struct fr_decoder *d, struct block *block, uns
     struct fr_token token;
     switch (field) {
     case FR_FIELD_N:
-        return fr_decode_next(d, &token); /* read before the block was begun */
+        return fr_decode_next(d, &token); /* this token was read before the block was begun */
     case FR_FIELD_COLS:
         d->path.field = "cols";
         return parse_columns(d, block, false);
@@ -292,7 +294,7 @@ static enum fr_status block_field(struct fr_decoder *d, struct block *block, uns
     return parse_field_column(d, block, field, 0);
 }
 
-/* What depends on several columns. */
+/* Checks what depends on several columns. */
 static enum fr_status finish_block(struct fr_decoder *d, const struct block *block)
 {
     struct fr_staging *staging = &d->staging;

@@ -1,16 +1,18 @@
-/* Slots that samples do not carry (docs/formats/samples.md, "Ids and keys"): buckets of a dense
- * slot, crosses of sparse ones.
+/* Computes the slots that samples do not carry (docs/formats/samples.md, "Ids and keys"):
+ * buckets of a dense slot, and crosses of sparse slots.
  *
- * They are computed in the staging, when the record is read and before any of it reaches a batch,
- * so that trainer, replica and every sample form get the same ids. A computed slot of a group has
- * its value in the group's shared part when all that it is computed from has, else with the
- * samples. A bucket's id is its number. A cross takes one id from each slot in every possible way,
- * the last slot's ids changing fastest; its key folds their keys in the order of the slots, so [a,
- * b] and [b, a] differ, and two slots that hold the same id do not cancel:
+ * They are computed in the staging, when the record is read and before any of it reaches a
+ * batch, so that trainer, replica and every sample form get the same ids. A computed slot of a
+ * group has its value in the group's shared part if all slots that it is computed from have
+ * theirs there; otherwise each sample has a value. A bucket's id is its number. A cross takes
+ * one id from each slot in every possible way, the last slot's ids changing fastest; its key
+ * folds their keys in the order of the slots, so [a, b] and [b, a] differ, and two slots that
+ * hold the same id do not cancel:
  *
  *     key = fmix64(.. fmix64(fmix64(seed ^ key_1) ^ key_2) ..)
  *
- * Over max_ids the last combinations are kept. Golden vectors: tests/golden/keys.json.
+ * If there are more than max_ids combinations, the last ones are kept. Golden vectors:
+ * tests/golden/keys.json.
  *
  * Determinism: a function of the record. Owner: the decoder's thread. */
 #include "parse.h"
@@ -29,7 +31,8 @@ void fr_decode_computed_init(struct fr_decoder *d)
                 d->computed[d->n_computed++] = s;
 }
 
-/* Ids of the slot when those of its shared part are written out, with `more`. */
+/* Checks the number of ids that the slot will have once the ids of its shared part are copied to
+ * the samples, `more` included. */
 static enum fr_status check_room(struct fr_decoder *d, uint32_t s, uint64_t more)
 {
     const struct fr_stage_column *column = &d->staging.columns[s];
@@ -101,7 +104,8 @@ static struct operand operand_of(const struct fr_stage_part *part, uint32_t entr
                             part->begin[entry + 1] - first};
 }
 
-/* One combination; `place`: which id of each. */
+/* Returns the key of one combination; `place`: the number of the id that each operand
+ * contributes. */
 static uint64_t combine(uint64_t key, const struct operand *operands, const uint32_t *place, uint32_t n, float *weight)
 {
     *weight = 1.0f;
@@ -113,7 +117,7 @@ static uint64_t combine(uint64_t key, const struct operand *operands, const uint
     return key;
 }
 
-/* The combination before this one. */
+/* Steps to the combination before this one. */
 static void step_back(const struct operand *operands, uint32_t *place, uint32_t n)
 {
     for (uint32_t i = n; i-- > 0;) {
@@ -132,8 +136,8 @@ static float *loose_weights(struct fr_decoder *d, uint32_t n)
     return d->loose;
 }
 
-/* All combinations of the operands as the entry of sample or group `at`; none, when an operand has
- * no id. Each counts `times` when written out. */
+/* Writes all combinations of the operands as the entry of sample or group `at`. There is none if
+ * an operand has no id. Each combination counts `times` towards FR_CROSS_IDS_MAX. */
 static enum fr_status cross_entry(struct fr_decoder *d, uint32_t s, struct fr_stage_part *to, uint32_t at,
                                   const struct operand *operands)
 {
@@ -143,13 +147,13 @@ static enum fr_status cross_entry(struct fr_decoder *d, uint32_t s, struct fr_st
     uint64_t total = 1, times = to == &column->shared ? group_size(&d->staging, at) : 1;
     for (uint32_t i = 0; i < n; i++) {
         if (__builtin_mul_overflow(total, (uint64_t)operands[i].count, &total))
-            total = UINT64_MAX; /* four slots of 65536 ids */
+            total = UINT64_MAX; /* as four slots of 65536 ids would have */
         place[i] = operands[i].count - 1;
     }
     if (total == 0)
         return FR_OK;
     for (uint32_t i = 0; i < n; i++)
-        FR_CHECK(operands[i].keys != NULL); /* they have ids */
+        FR_CHECK(operands[i].keys != NULL); /* every operand has ids */
     uint32_t kept = total < column->ids_max ? (uint32_t)total : column->ids_max;
     enum fr_status status = check_room(d, s, kept * times);
     if (status != FR_OK)
@@ -175,15 +179,15 @@ static enum fr_status cross_entry(struct fr_decoder *d, uint32_t s, struct fr_st
     return weighted ? fr_decode_check_mean(d, s, to, to->n_entries - 1) : FR_OK;
 }
 
-/* Where the next entries of the sources lie. */
+/* The places of the next entries of the source slots. */
 struct sources {
     uint32_t n;
     const struct fr_stage_column *columns[FR_CROSS_MAX];
     uint32_t own[FR_CROSS_MAX], shared[FR_CROSS_MAX];
 };
 
-/* The sources' ids for sample i of the group, or, with `i` = UINT32_MAX, those of its shared part.
- * A source without an entry has no id. */
+/* Finds the ids of the source slots for sample i of the group or, with `i` = UINT32_MAX, for the
+ * group's shared part. A source without an entry has no id. */
 static void find_operands(struct sources *sources, uint32_t group, uint32_t i, struct operand *operands)
 {
     for (uint32_t k = 0; k < sources->n; k++) {

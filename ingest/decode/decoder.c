@@ -1,12 +1,13 @@
-/* A record: bytes in, staged samples or a reason out (docs/formats/samples.md).
+/* Decodes a record: from its bytes come staged samples or the reason of a refusal
+ * (docs/formats/samples.md).
  *
- * The record is read once, front to back, into the staging; the first fault ends it, and
- * nothing of it stays.
+ * The record is read once, from front to back, into the staging. The first fault ends the
+ * decoding, and nothing of the record stays.
  *
- * Invariants: the staging holds the whole record after FR_OK and nothing after a fault. No
- * allocation once the arrays have their size.
+ * Invariants: the staging holds the whole record after FR_OK and nothing after a fault. Nothing
+ * is allocated once the arrays have grown to their size.
  *
- * It does not count decoded and malformed records, keep positions, or talk to Kafka (ingest
+ * The decoder does not count decoded and malformed records, keep positions, or use Kafka (ingest
  * does). */
 #include "parse.h"
 
@@ -104,7 +105,7 @@ static enum fr_status parse_record(struct fr_decoder *d)
     status = fr_cursor_next(&d->cursor, &token);
     if (status == FR_EOF)
         return FR_OK;
-    FR_CHECK(status < 0); /* the cursor yields one value */
+    FR_CHECK(status < 0); /* the cursor yields one value, so this is an error */
     return fr_decode_refused(d, status);
 }
 
@@ -147,7 +148,7 @@ uint32_t fr_decode_take(const struct fr_decoder *d, uint32_t from, uint32_t room
     FR_CHECK(from <= staging->n_samples && room > 0);
     if (staging->n_samples - from <= room)
         return staging->n_samples - from;
-    /* The first group that ends at or after from + room. */
+    /* find the first group that ends at or after from + room */
     uint32_t low = 1, high = staging->n_groups;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -168,7 +169,7 @@ uint32_t fr_decode_fit(const struct fr_decoder *d, uint32_t from, uint32_t count
         return count;
     uint32_t taken = 0;
     while (taken < count) {
-        uint32_t size = fr_decode_take(d, from + taken, 1); /* a group */
+        uint32_t size = fr_decode_take(d, from + taken, 1); /* the size of one group */
         ids += fr_staging_ids(staging, from + taken, size);
         if (ids > ids_max && batch->n_samples + taken > 0)
             break;

@@ -1,7 +1,7 @@
-/* The keys of an envelope, which samples, groups and blocks share: fields, duplicates, keys
- * of another form, keys of none.
+/* The keys of an envelope, for samples, groups and blocks alike: fields, duplicates, keys of
+ * another form, and keys of no form.
  *
- * It does not read the value of a field's key.
+ * The values of fields are not read here.
  *
  * Owner: the thread that decodes. */
 #include "parse.h"
@@ -31,7 +31,8 @@ unsigned fr_decode_field(const struct fr_token *key)
     }
 }
 
-/* A key the form has no field for: one of another form is a fault, anything else is passed over. */
+/* Handles a key that is no field of the form: a key of another form is a fault, any other key is
+ * passed over. */
 static enum fr_status other_key(struct fr_decoder *d, const struct fr_token *key, unsigned allowed,
                                 struct fr_slot_map *map)
 {
@@ -66,7 +67,7 @@ enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsign
             return FR_OK;
         }
         if (found && allowed == FR_FIELDS_SAMPLE && !(*seen & FR_FIELD_F) && d->path.sub < 0) {
-            *field = found; /* of another form: the caller decides */
+            *field = found; /* a key of another form: the caller decides */
             return FR_OK;
         }
         if ((status = other_key(d, &key, allowed, map)) != FR_OK)

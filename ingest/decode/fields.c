@@ -1,23 +1,25 @@
 /* The fields of a sample other than `f`: labels y, weights w, use u, event time t, keep rate s,
  * served scores p.
  *
- * Labels that feed a log loss lie in [0,1] (labels.c says which); others are any finite number.
- * NaN in the staging marks a masked label, so no NaN may come in. */
+ * Labels that feed a log loss lie in [0,1] (labels.c says which); other labels may be any finite
+ * number. NaN in the staging marks a masked label, so NaN in a record is refused. */
 #include "parse.h"
 
 #include <math.h>
 
 enum { LABELS_ALL = -1 };
 
-/* 10^11: as ms March 1973, as seconds the year 5138 */
+/* 10^11 is a time in March 1973 if read as ms, and in the year 5138 if read as seconds. */
 static const int64_t SECONDS_MAX = 100000000000;
-/* 10^14: as ms the year 5138, as microseconds March 1973 */
+/* 10^14 is a time in the year 5138 if read as ms, and in March 1973 if read as microseconds. */
 static const int64_t MICROSECONDS_MIN = 100000000000000;
 
-/* Of a served prediction: the squares of more would hide all others in a sum of doubles. */
+/* Limit of a served prediction: the square of a larger one would hide all others in a sum of
+ * doubles. */
 static const float PREDICTION_MAX = 1e15f;
 
-/* Number of the label or task, or how many there are. */
+/* Returns the number of the label or task, or the number of labels or tasks if there is none of
+ * that name. */
 static uint32_t find_member(const struct fr_decoder *d, bool tasks, const struct fr_token *key)
 {
     uint32_t i = 0;
@@ -32,7 +34,7 @@ static uint32_t find_member(const struct fr_decoder *d, bool tasks, const struct
     return i;
 }
 
-/* A key of none: passed over, or a fault. */
+/* Handles a key that names no label or task: passes over it, or reports a fault. */
 static enum fr_status unknown_member(struct fr_decoder *d, struct fr_members *members, const struct fr_token *key)
 {
     for (uint32_t l = d->n_carried; !members->tasks && l < d->conf->n_labels; l++)
@@ -90,7 +92,7 @@ enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struc
 {
     float v;
     if (token->kind == FR_TOKEN_NIL)
-        return FR_OK; /* masked */
+        return FR_OK; /* the label is masked */
     if (token->kind == FR_TOKEN_BOOL) {
         v = token->i ? 1.0f : 0.0f;
     } else {
@@ -99,7 +101,8 @@ enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struc
             return fr_decode_fail(d, FR_E_INVALID, "label is not finite");
         if (status != FR_OK)
             return fr_decode_fail(d, FR_E_INVALID, "%s where a label was expected", fr_decode_kind(token));
-        /* Compared before rounding: 1.00000001 rounds to 1 and is an error nevertheless. */
+        /* The number is compared before it is rounded: 1.00000001, which rounds to 1, is an
+         * error. */
         double exact = token->kind == FR_TOKEN_FLOAT ? token->f : (double)v;
         const struct fr_conf_label *conf = &d->conf->labels[label];
         if (conf->has_negative && exact == (double)conf->negative)
@@ -159,7 +162,7 @@ static enum fr_status set_weight(struct fr_decoder *d, int64_t label, const stru
         return fr_decode_fail(d, FR_E_INVALID, "%s where a weight was expected", fr_decode_kind(token));
     if (v < 0.0f || (token->kind == FR_TOKEN_FLOAT && token->f < 0.0))
         return fr_decode_fail(d, FR_E_INVALID, "weight %.9g is below 0", (double)v);
-    v += 0.0f; /* -0 becomes 0 */
+    v += 0.0f; /* turns -0 into 0 */
     float *weights = d->staging.weights + (size_t)d->at * d->staging.n_labels;
     for (uint32_t l = 0; l < d->n_carried; l++)
         if (label == LABELS_ALL || label == l)
@@ -193,8 +196,8 @@ enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first)
     return FR_OK;
 }
 
-/* The refusal of a time that is further than future_max ahead of `than_ms`; both above 0: no
- * overflow. */
+/* Refuses a time that is ahead of `than_ms` by more than future_max. Both times are above 0, so
+ * the difference does not overflow. */
 static enum fr_status refuse_future(struct fr_decoder *d, enum fr_future future, int64_t t_ms, int64_t than_ms)
 {
     int64_t ahead = t_ms - than_ms;
@@ -261,7 +264,7 @@ enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first, i
         return fr_decode_fail(d, FR_E_INVALID, "%s where an integer (Unix ms) was expected", fr_decode_kind(first));
     if (first->kind == FR_TOKEN_UINT && first->u > INT64_MAX)
         return fr_decode_fail(d, FR_E_INVALID, "event time is beyond 64 bits");
-    *t_ms = first->i; /* the same bits */
+    *t_ms = first->i; /* the two types have the same bits */
     return fr_decode_event_time(d, *t_ms);
 }
 
@@ -269,14 +272,14 @@ enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first)
 {
     double rate = first->kind == FR_TOKEN_FLOAT ? first->f : first->kind == FR_TOKEN_UINT ? (double)first->u : 0.0;
     float rounded = rate > 0.0 && rate <= 1.0 ? (float)rate : 0.0f;
-    if (!(rounded > 0.0f)) /* also where f32 has no such small number */
+    if (!(rounded > 0.0f)) /* also refuses a number too small for f32 */
         return fr_decode_fail(d, FR_E_INVALID, "keep rate is not a number in (0,1]");
     d->staging.keep[d->at] = rounded;
     return FR_OK;
 }
 
-/* A score that metrics could take: nothing is trained by it, so another one costs the sample
- * nothing. */
+/* Whether metrics can use the score. A score that they cannot use does not make the sample
+ * malformed, because scores are not trained on. */
 static bool is_score(const struct fr_conf_task *task, float score)
 {
     switch (fr_loss_prediction(task->loss)) {

@@ -1,12 +1,13 @@
-/* The forms of a record: sample, group, and which of them (or a block) a map is.
+/* The forms of a record: reads samples and groups, and finds out which form (sample, group or
+ * block) a map has.
  *
- * Producers of samples pay nothing for the choice: a map is read as a sample until a key of another
- * form shows, or until a value does not fit a sample; only then its keys are looked through (up to
- * the first that decides) and the map is read again from its start. A group's items are samples
- * whose slots go to the own part of the staging; its shared part may come before or after them, so
- * what depends on both is checked when the group is complete.
+ * The choice costs producers of samples nothing. A map is read as a sample until a key of
+ * another form occurs, or a value does not fit a sample. Only then are its keys searched (up to
+ * the first that decides) and is the map read again from its start. The items of a group are
+ * samples whose slots are written to the own part of the staging. The shared part may come
+ * before or after the items, so what depends on both is checked when the group is complete.
  *
- * It does not judge values (values.c, fields.c) or read columns (block.c). */
+ * This file does not check values (values.c, fields.c) or read columns (block.c). */
 #include "parse.h"
 
 /* ---- samples ---- */
@@ -46,14 +47,15 @@ static enum fr_status sample_field(struct fr_decoder *d, unsigned field, struct 
     case FR_FIELD_S:
         d->path.field = "s";
         return fr_decode_s(d, &first);
-    default: /* p */
+    default: /* the field `p` */
         d->path.field = "p";
         return fr_decode_p(d, &first);
     }
 }
 
-/* One sample; group: the serial of its group, 0 for a plain one. *foreign: the map is of another
- * form after all (a plain sample's only; nothing but fields beside `f` was read). */
+/* Reads one sample. group: the serial of its group, 0 for a plain sample. *foreign: the map has
+ * another form after all (possible for a plain sample only, of which nothing but fields other
+ * than `f` was read). */
 static enum fr_status parse_sample(struct fr_decoder *d, uint64_t group, bool *foreign)
 {
     unsigned seen = 0, field;
@@ -85,7 +87,7 @@ static enum fr_status parse_sample(struct fr_decoder *d, uint64_t group, bool *f
     return FR_OK;
 }
 
-/* The values of a group whose samples begin at `from` are all read. */
+/* Completes a group, all values of which have been read; its samples begin at `from`. */
 static enum fr_status finish_group(struct fr_decoder *d, uint32_t from, int64_t t_ms, const char *field)
 {
     d->path.field = field;
@@ -143,7 +145,7 @@ static enum fr_status group_field(struct fr_decoder *d, unsigned field, struct f
         if (first.kind != FR_TOKEN_ARRAY)
             return fr_decode_fail(d, FR_E_INVALID, "%s where an array of samples was expected", fr_decode_kind(&first));
         return parse_items(d, map->group);
-    default: /* t */
+    default: /* the field `t` */
         d->path.field = "t";
         return fr_decode_t(d, &first, t_ms);
     }
@@ -176,7 +178,7 @@ static enum fr_status parse_group(struct fr_decoder *d)
 
 /* ---- which form ---- */
 
-/* The start of a map, so that it can be read again. */
+/* The start of a map, kept so that the map can be read again. */
 struct mark {
     const uint8_t *at;
     uint32_t depth;
@@ -199,8 +201,9 @@ static void return_to(struct fr_cursor *cursor, const struct mark *mark)
     cursor->level[mark->depth].state = mark->state;
 }
 
-/* The first key from the mark on that is one of `deciding`; 0 when there is none. Its value is
- * *value. `shared` alone is a group's. The cursor is left anywhere. */
+/* Returns the first key from the mark on that is one of `deciding`; 0: there is none. *value
+ * gets its value. A map with `shared` and no other such key is a group. The place of the cursor
+ * is unspecified afterwards. */
 static unsigned find_key(struct fr_decoder *d, unsigned deciding, struct fr_token *value)
 {
     unsigned shared = 0;
@@ -219,7 +222,7 @@ static unsigned find_key(struct fr_decoder *d, unsigned deciding, struct fr_toke
     }
 }
 
-/* A block's `n`, wherever it stands in the map. */
+/* Reads a block, after it has found the block's `n` wherever that key stands in the map. */
 static enum fr_status parse_block(struct fr_decoder *d, const struct mark *mark)
 {
     struct fr_token value = {0};
@@ -236,7 +239,7 @@ static enum fr_status parse_block(struct fr_decoder *d, const struct mark *mark)
     d->path.field = "n";
     if (value.kind != FR_TOKEN_UINT)
         return fr_decode_fail(d, FR_E_INVALID, "%s where a count was expected", fr_decode_kind(&value));
-    /* An entry is at least a byte of some column. */
+    /* A column has at least one byte for each entry. */
     if (value.u > (uint64_t)(d->cursor.end - d->cursor.begin))
         return fr_decode_fail(d, FR_E_INVALID, "%llu entries in a record of %llu bytes", (unsigned long long)value.u,
                               (unsigned long long)(d->cursor.end - d->cursor.begin));
@@ -258,7 +261,7 @@ enum fr_status fr_decode_map(struct fr_decoder *d)
         return status == FR_OK ? finish_group(d, from, 0, "f") : status;
     }
     struct fr_token value;
-    const uint8_t *stopped = d->cursor.at; /* where a sample's fault was found */
+    const uint8_t *stopped = d->cursor.at; /* the place where the sample's fault was found */
     return_to(&d->cursor, &mark);
     unsigned field =
         find_key(d, FR_FIELD_F | FR_FIELD_ITEMS | FR_FIELD_N | FR_FIELD_COLS | FR_FIELD_G | FR_FIELD_SHARED, &value);

@@ -1,25 +1,25 @@
-/* Raw ids -> 64-bit keys (docs/formats/samples.md, "Ids and keys").
+/* Makes 64-bit keys from raw ids (docs/formats/samples.md, "Ids and keys").
  *
- * An integer goes through MurmurHash3's finalizer, a bijection: integers of one namespace never
- * collide and a key can be turned back into its integer. A string goes through XXH3. The text of a
- * 64-bit integer in canonical form is that integer, so producers may quote ids or not; `id: raw`
- * switches this off for ids such as "007" and "7" whose spelling matters. Golden vectors:
- * tests/golden/keys.json. Pure functions, any thread. */
+ * An integer is hashed by MurmurHash3's finalizer. That is a bijection, so integers of one
+ * namespace never collide, and a key can be turned back into its integer. A string is hashed by
+ * XXH3. The text of a 64-bit integer in canonical form is that integer, so producers may quote
+ * ids or not; `id: raw` switches this off for ids such as "007" and "7" whose spelling matters.
+ * Golden vectors: tests/golden/keys.json. Pure functions, any thread. */
 #include "decode/decoder.h"
 
 #include <string.h>
 
 #include "base/hash.h"
 
-enum { MAX_DIGITS = 20 }; /* of 2^64 - 1; a sign comes on top */
+enum { MAX_DIGITS = 20 }; /* digits of 2^64 - 1; a sign is not counted */
 
 uint64_t fr_key_integer(uint64_t v, uint64_t seed)
 {
     return fr_fmix64(v ^ seed);
 }
 
-/* "0", "-7", "18446744073709551615"; not "", "-", "-0", "05", "+5", " 5", "5.0", nor anything
- * outside -2^63 .. 2^64-1. */
+/* Accepts "0", "-7" and "18446744073709551615". Refuses "", "-", "-0", "05", "+5", " 5", "5.0",
+ * and all numbers outside -2^63 .. 2^64-1. */
 static bool canonical_integer(const uint8_t *text, size_t size, uint64_t *value)
 {
     bool negative = size > 0 && text[0] == '-';

@@ -1,9 +1,10 @@
-/* Labels of a sample once it is read: derived ones, masks, and the role that follows.
+/* Completes the labels of a sample after it has been read: derived labels, masks, and the role
+ * that follows from them.
  *
- * A derived label is its source's number, or with `min` 1 or 0; its weight is its source's. `given`
- * looks at what a label is before any mask, so masks do not chain and their order does not matter.
- * A label must lie in [0,1] when a task with a log loss (logloss, focal, a product of
- * probabilities) gets to see it, itself or through sources without a `min`.
+ * A derived label has the number of its source, or with `min` 1 or 0. Its weight is that of its
+ * source. `given` uses the value that a label has before any mask, so masks do not chain and
+ * their order does not matter. A label must lie in [0,1] when a task with a log loss (logloss,
+ * focal, a product of probabilities) reads it, directly or through derived labels without `min`.
  *
  * Determinism: a function of the sample alone. */
 #include "parse.h"
@@ -22,7 +23,7 @@ static void add_derived(struct fr_decoder *d, uint32_t label, uint32_t *known)
     int32_t of = conf->labels[label].of;
     FR_CHECK(of >= 0 && (uint32_t)of < conf->n_labels);
     if (!(*known & 1u << of))
-        return; /* its source comes first: a later round */
+        return; /* its source is not complete yet; a later round handles the label */
     uint32_t root = (uint32_t)of;
     for (uint32_t i = 0; i < d->n_derived; i++)
         if (d->derived[i].label == (uint32_t)of)
@@ -58,7 +59,8 @@ void fr_decode_labels_init(struct fr_decoder *d)
         if (needs_unit(&conf->tasks[i]))
             d->unit_labels |= 1u << conf->tasks[i].label;
     }
-    for (uint32_t i = d->n_derived; i-- > 0;) { /* from the ends of chains to their sources */
+    /* from the ends of chains to their sources, so that a need is passed on */
+    for (uint32_t i = d->n_derived; i-- > 0;) {
         const struct fr_conf_label *label = &conf->labels[d->derived[i].label];
         if ((d->unit_labels & 1u << d->derived[i].label) && !label->has_min)
             d->unit_labels |= 1u << label->of;
@@ -85,7 +87,8 @@ static void derive(const struct fr_decoder *d, float *labels, float *weights)
             labels[l] = __builtin_nanf("");
 }
 
-/* A weight that would drown all others, in training or in metrics that never forget. */
+/* Refuses a weight that would outweigh all others, in training or in metrics that cover the
+ * whole history. */
 static inline enum fr_status check_weights(struct fr_decoder *d, uint32_t from, uint32_t i)
 {
     const struct fr_staging *staging = &d->staging;
@@ -118,7 +121,7 @@ enum fr_status fr_decode_finish(struct fr_decoder *d, uint32_t from, int64_t t_m
             if (t_ms == 0 && !d->scoring)
                 return fr_decode_no_time(d);
             staging->t_ms[i] = t_ms;
-            /* Kafka's timestamp was not looked at so far. */
+            /* The Kafka timestamp was not checked before. */
             enum fr_status status = fr_decode_check_clock(d, t_ms);
             if (status != FR_OK)
                 return status;

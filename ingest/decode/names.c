@@ -1,9 +1,10 @@
-/* Slot names by open addressing and by expectation, and the duplicate set. See names.h.
+/* Finds slot names by open addressing and by expectation, and keeps the duplicate set. See
+ * names.h.
  *
  * The name table is built once from the config and only read by bytes from outside, so a plain
- * mixing of the first and last eight bytes suffices; the duplicate set is filled by outsiders, so
- * its places go by a salt of its own (base/order.h), and names are compared whole: without a salt,
- * chosen names of one record shared a place. */
+ * mixing of the first and last eight bytes suffices; the duplicate set is filled from outside,
+ * so the place of a name depends on a salt of the set's own (base/order.h), and whole names are
+ * compared. Without a salt, a record could choose names that all share a place. */
 #include "names.h"
 
 #include <stdlib.h>
@@ -20,12 +21,13 @@ static uint64_t name_hash(const uint8_t *bytes, size_t size)
     return fr_fmix64(head ^ (tail * 0x9e3779b97f4a7c15ULL) ^ ((uint64_t)size << 56));
 }
 
-/* The shortest MessagePack string; a longer form of the string is also found, by its hash. */
+/* Encodes the key as the shortest MessagePack string. A longer encoding of the same key is found
+ * by its hash. */
 static void encode(struct fr_slot_name *out, const char *name, uint8_t size)
 {
     uint8_t at = 0;
     if (size >= FR_NAME_MAX) {
-        *out = (struct fr_slot_name){1, {0xc1}}; /* which no value begins with */
+        *out = (struct fr_slot_name){1, {0xc1}}; /* a byte with which no value begins */
         return;
     }
     if (size >= 32)
@@ -83,8 +85,8 @@ void fr_decode_names_release(struct fr_slot_names *names)
     memset(names, 0, sizeof(*names));
 }
 
-/* memcmp for equality of short names, by overlapping words: 4 % of decoding a wide sample
- * (README). */
+/* Compares short names by overlapping words, instead of memcmp: this saves 4 % of the time to
+ * decode a wide sample (README). */
 static inline bool same_bytes(const uint8_t *a, const uint8_t *b, size_t size)
 {
     if (size >= 8) {
@@ -114,7 +116,7 @@ int32_t fr_decode_names_find(struct fr_slot_names *names, const struct fr_token 
     bool named = key->kind == FR_TOKEN_STRING;
     const int32_t *table = named ? names->by_name : names->by_index;
     uint64_t at = named ? name_hash(key->bytes, key->size) : fr_fmix64(key->u);
-    for (;; at++) { /* ends: at least half of the table is empty */
+    for (;; at++) { /* the loop ends, because at least half of the table is empty */
         int32_t slot = table[at & names->mask];
         if (slot == FR_NO_INDEX)
             return FR_NO_INDEX;
@@ -130,10 +132,10 @@ void fr_key_set_release(struct fr_key_set *set)
     memset(set, 0, sizeof(*set));
 }
 
-/* The entry that holds the key or the free one where it belongs. */
+/* Returns the entry that holds the key, or else the free entry where it belongs. */
 static struct fr_key_entry *place(const struct fr_key_set *set, uint64_t hash, const uint8_t *bytes, uint32_t size)
 {
-    /* capacity: a power of two, 64 or more */
+    /* the capacity is a power of two, 64 or more */
     for (uint64_t at = hash >> (64 - __builtin_ctzll(set->capacity));; at++) {
         struct fr_key_entry *entry = &set->entries[at & (set->capacity - 1)];
         if (entry->serial != set->serial)
@@ -160,7 +162,7 @@ static void grow(struct fr_key_set *set)
 
 bool fr_key_set_add(struct fr_key_set *set, uint64_t serial, unsigned scope, const struct fr_token *key)
 {
-    FR_CHECK(serial != 0); /* 0 marks entries never used */
+    FR_CHECK(serial != 0); /* 0 marks entries that were never used */
     if (set->serial != serial) {
         set->serial = serial;
         set->count = 0;
@@ -169,8 +171,8 @@ bool fr_key_set_add(struct fr_key_set *set, uint64_t serial, unsigned scope, con
     if (2 * (set->count + 1) > set->capacity)
         grow(set);
     uint64_t hash = fr_order_hash(&set->order, fr_xxh3_seed(key->bytes, key->size, set->order.salt + scope));
-    /* The scope is the first byte kept, so that equal names of two scopes differ even if their
-     * hashes met. */
+    /* The scope is kept as the first byte of a name, so equal names of two scopes differ even if
+     * their hashes are equal. */
     size_t at = set->bytes.size;
     fr_put_u8(&set->bytes, (uint8_t)scope);
     fr_buffer_append(&set->bytes, key->bytes, key->size);

@@ -1,8 +1,8 @@
-/* The slot number of a slot's key, and the set of keys that a map has had so far. Computed slots
- * have no key.
+/* Finds the slot number of a slot's key, and keeps the set of keys that a map has had so far.
+ * Computed slots have no key.
  *
  * Producers write the slots of every sample in the same order, so the first guess is the slot
- * that followed the previous slot last time; only a wrong guess needs a hash.
+ * that followed the previous slot in the last sample. Only a wrong guess needs a hash.
  *
  * Owner: the decoder. */
 #ifndef FR_DECODE_NAMES_H
@@ -13,8 +13,8 @@
 #include "base/order.h"
 #include "conf/conf.h"
 
-/* The beginnings of maps, numbered after the slots: a guess depends on the slot before, or on the
- * kind of map that begins. */
+/* Numbers of the beginnings of maps, which follow the numbers of slots: a guess depends on the
+ * slot before, or, for the first slot of a map, on the kind of map. */
 enum { FR_NAMES_OWN, FR_NAMES_SHARED, FR_NAMES_BEGINS };
 
 struct fr_slot_name {
@@ -25,9 +25,10 @@ struct fr_slot_name {
 struct fr_slot_names {
     const struct fr_conf_slot *slots; /* borrowed */
     uint32_t n_slots;
-    uint32_t mask;                /* of both tables: a power of two above twice the slots, less 1 */
-    int32_t *by_name;             /* FR_NO_INDEX: empty */
-    int32_t *by_index;            /* same, for slots that declare an index */
+    uint32_t mask;    /* of both tables: a power of two above twice the slots, less 1 */
+    int32_t *by_name; /* slot by hash of its name; FR_NO_INDEX: empty */
+    /* slot by hash of its index, for slots that declare one; FR_NO_INDEX: empty */
+    int32_t *by_index;
     const char **keys;            /* [n_slots] keys in samples, borrowed */
     uint8_t *length;              /* [n_slots] of the keys */
     int32_t *next;                /* [n_slots + FR_NAMES_BEGINS] slot seen last after this one */
@@ -39,8 +40,8 @@ void fr_decode_names_release(struct fr_slot_names *names);
 /* Returns the slot number of a string or unsigned integer key; FR_NO_INDEX: no slot has it.
  * `previous`: the slot before it in this map, or n_slots + FR_NAMES_*. */
 int32_t fr_decode_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous);
-/* The same if the next key is the guessed name in MessagePack, which is then consumed; otherwise
- * FR_NO_INDEX, and nothing is consumed. */
+/* Returns the slot number if the next key is the guessed name in MessagePack, and consumes that
+ * key; otherwise returns FR_NO_INDEX and consumes nothing. */
 static inline int32_t fr_decode_names_expect(const struct fr_slot_names *names, struct fr_cursor *cursor,
                                              uint32_t previous)
 {
@@ -64,7 +65,7 @@ struct fr_key_set {
     size_t capacity; /* power of two or 0 */
     size_t count;
     uint64_t serial;
-    struct fr_order order; /* with a salt of its own */
+    struct fr_order order; /* the order of places, with a salt of its own */
     struct fr_buffer bytes;
 };
 

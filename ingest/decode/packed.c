@@ -2,15 +2,15 @@
  *
  * Every length is checked before a value is touched: bytes against widths, `l` against ids and
  * entries, `sl` against bytes. Sums are 64 bits wide and of fewer than 2^31 terms below 2^32, so
- * they do not overflow. The bins lie in the record, unaligned: loads are memcpy. Ids of integers
- * become keys in one loop without branches, which is what the form is for. */
+ * they do not overflow. The bins lie unaligned in the record, so numbers are loaded by memcpy.
+ * Integer ids become keys in one loop without branches; that speed is the purpose of the form. */
 #include "parse.h"
 
 #include "base/hash.h"
 
 enum { PACKED_B, PACKED_S, PACKED_SL, PACKED_L, PACKED_W, PACKED_KEYS };
 
-/* A packed column: what each of its keys holds. */
+/* A packed column: the contents of each of its keys. */
 struct packed {
     struct packed_bytes {
         const uint8_t *bytes; /* NULL: absent */
@@ -49,7 +49,7 @@ static enum fr_status parse_packed(struct fr_decoder *d, unsigned allowed, struc
     }
 }
 
-/* Elements of `width` bytes in the bin; the column has it. */
+/* Counts the elements of `width` bytes in a bin that the column has. */
 static enum fr_status count_of(struct fr_decoder *d, const struct packed *packed, unsigned key, uint32_t width,
                                uint32_t *n)
 {
@@ -119,7 +119,8 @@ static enum fr_status string_keys(struct fr_decoder *d, const struct fr_conf_slo
     return FR_OK;
 }
 
-/* The keys are there together, and the lengths fit each other: *n_ids ids in *n_rows entries. */
+/* Checks that all keys that belong together are there and that their lengths fit each other. The
+ * column then has *n_ids ids in *n_rows entries. */
 static enum fr_status check_ids(struct fr_decoder *d, const struct packed *packed, uint32_t *n_ids, uint32_t *n_rows)
 {
     enum fr_status status;
@@ -171,8 +172,8 @@ static enum fr_status take_weights(struct fr_decoder *d, const uint8_t *bytes, s
     return FR_OK;
 }
 
-/* Offsets of entries from `l`; those over the limit lose their first ids. Returns how many were
- * cut. */
+/* Makes the offsets of entries from `l`. Entries over the limit lose their first ids. Returns
+ * how many ids were cut. */
 static uint64_t cut_entries(struct fr_stage_part *part, const uint8_t *lengths, uint32_t n_rows, uint32_t ids_max)
 {
     uint32_t from = 0, to = 0;

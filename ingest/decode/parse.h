@@ -1,4 +1,5 @@
-/* The state of the decoder, which its files share, and how they refuse a record.
+/* The state of the decoder, which the files of this module share, and the functions by which
+ * they refuse a record.
  *
  * decoder.c: the record and arrays. reasons.c: reasons. forms.c: samples, groups. envelope.c: their
  * keys. unknown.c: names that are not configured. block.c, packed.c: blocks. values.c: slot to
@@ -18,15 +19,16 @@
 enum {
     FR_REASON_MAX = 384,    /* bytes of a reason after the path */
     FR_NAME_SHOWN_MAX = 64, /* bytes of a record's key that a reason quotes */
-    /* Ids of one slot in a record after its groups' shared values are copied to their samples
-     * (which happens if another group has values of its own): 512 MiB of keys. */
+    /* Limit of the ids of one slot in a record after its groups' shared values are copied to
+     * their samples (which happens if another group has values of its own): 512 MiB of keys. */
     FR_EXPANDED_MAX = 1 << 26,
-    /* Ids of a batch if each sample had its own: for each sample of a batch's size, and at least in
-     * total. The store's plan needs some 250 bytes for an id. */
+    /* Limit of the ids of a batch, with shared ids counted for each sample: FR_IDS_PER_SAMPLE
+     * for each sample of batch_size, and at least the number below in total. The store's plan
+     * needs some 250 bytes for an id. */
     FR_IDS_PER_SAMPLE = 1024,
     FR_BATCH_IDS_MIN = 1 << 20,
-    /* Ids of one cross in a record, because a few bytes of ids combine to max_ids of them: 32 MiB
-     * of keys. */
+    /* Limit of the ids of one cross in a record, because a few bytes of ids can make max_ids
+     * combinations: 32 MiB of keys. */
     FR_CROSS_IDS_MAX = 1 << 22,
 };
 
@@ -69,7 +71,7 @@ struct fr_slot_map {
     uint64_t group;  /* serial of the sample, group or block that it belongs to */
     bool shared;
     struct fr_key_set *keys;
-    unsigned scope; /* of the names that this map adds to `keys` */
+    unsigned scope; /* scope of the names that this map adds to `keys` */
 };
 
 struct fr_decoder {
@@ -87,26 +89,27 @@ struct fr_decoder {
     uint32_t n_derived;
     struct fr_derived_label {
         uint32_t label, root; /* root: the carried label at the end of the chain of sources */
-    } derived[FR_LABELS_MAX]; /* sources first */
-    bool masks;               /* some label is given another */
+    } derived[FR_LABELS_MAX]; /* [n_derived], each after its source */
+    bool masks;               /* some label is masked by another (`given`) */
     struct fr_cursor cursor;
     struct fr_buffer scratch;
     struct fr_staging staging;
     struct fr_slot_names names;
-    /* of the innermost sample; of the group or block; of the innermost of `y`, `w`, `p` */
+    /* keys of the innermost sample; of the group or block; of the innermost `y`, `w` or `p` */
     struct fr_key_set sample_keys, group_keys, member_keys;
     uint64_t serial; /* the last serial number used */
-    /* limit of a label's weight, and of an id's, either sign; infinite: none */
+    /* limits of the absolute weight of a label, and of an id; infinite: no limit */
     float weight_max;
     uint32_t n_computed; /* slots of buckets, then crosses */
     uint32_t *computed;
-    /* dense slots whose default has no image under their transform: nil or absent is malformed */
+    /* dense slots whose default has no image under their transform: a record without a value is
+     * malformed */
     uint32_t n_required;
     uint32_t *required;
     float *loose; /* weights of one entry until its ids are known */
     uint32_t n_loose, capacity_loose;
     uint32_t at;          /* the sample whose fields are being read */
-    int64_t kafka_ms;     /* the record's timestamp as it came */
+    int64_t kafka_ms;     /* the record's timestamp as it was read */
     int64_t timestamp_ms; /* kafka_ms if it is a time in ms; 0: none */
     int64_t received_ms;
     enum fr_future future; /* the clock that the refused record's event time is ahead of */
@@ -141,11 +144,11 @@ static inline enum fr_status fr_decode_next(struct fr_decoder *d, struct fr_toke
     enum fr_status status = fr_cursor_next(&d->cursor, token);
     return __builtin_expect(status == FR_OK, 1) ? FR_OK : fr_decode_refused(d, status);
 }
-/* Passes over a value that the decoder does not read. */
+/* Passes over a value. */
 enum fr_status fr_decode_pass(struct fr_decoder *d);
 
-/* A number as f32 (f64 and integers rounded once). FR_E_INVALID: not a number; FR_E_NONFINITE: no
- * finite f32. */
+/* Gets a number as f32 (f64 and integers are rounded once). FR_E_INVALID: the token is not a
+ * number; FR_E_NONFINITE: it is no finite f32. */
 static inline enum fr_status fr_decode_f32(const struct fr_token *token, float *out)
 {
     float v;
@@ -163,7 +166,7 @@ static inline enum fr_status fr_decode_f32(const struct fr_token *token, float *
     return FR_OK;
 }
 
-/* The same without rounding to f32. */
+/* Gets a number without rounding it to f32. Errors as of fr_decode_f32. */
 static inline enum fr_status fr_decode_f64(const struct fr_token *token, double *out)
 {
     double v;
@@ -183,7 +186,7 @@ static inline enum fr_status fr_decode_f64(const struct fr_token *token, double 
 
 /* ---- envelope.c ---- */
 
-/* FR_FIELD_* of an envelope key; 0: none of them. */
+/* Returns the FR_FIELD_* of an envelope key; 0: it is none of them. */
 unsigned fr_decode_field(const struct fr_token *key);
 /* Gets the next key of an envelope whose form has the fields `allowed`; *field is 0 at the end of
  * the map. Keys that are no field of any form are passed over and counted; ingest.strict refuses
@@ -205,8 +208,9 @@ struct fr_members {
     uint64_t serial; /* of the map's unknown names; 0: there was none */
 };
 
-/* Pass over the value of a key that is no slot, no label or task, or no field, and count the key.
- * FR_E_INVALID: the map has had the key before. */
+/* Three functions, for a key that is no slot, that is no label or task, and that is no field of
+ * an envelope: each passes over the key's value and counts the key. FR_E_INVALID: the map has
+ * had the key before. */
 enum fr_status fr_decode_unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key);
 enum fr_status fr_decode_unknown_member(struct fr_decoder *d, struct fr_members *members, const struct fr_token *key);
 enum fr_status fr_decode_unknown_key(struct fr_decoder *d, struct fr_slot_map *map, const struct fr_token *key);
@@ -217,14 +221,14 @@ void fr_decode_unknown_total(struct fr_decoder *d);
 
 /* ---- forms.c ---- */
 
-/* A sample, group or (not inside an array) block, after the first token of its map. */
+/* Reads a sample, a group or (except inside an array) a block, after the first token of its map. */
 enum fr_status fr_decode_map(struct fr_decoder *d);
 
 /* ---- block.c, packed.c ---- */
 
 enum fr_status fr_decode_block(struct fr_decoder *d, uint64_t n);
 
-/* A packed map {b}, after its first token: elements of `width` bytes, *n of them. */
+/* Reads a packed map {b}, after its first token: *n elements of `width` bytes. */
 enum fr_status fr_decode_packed_plain(struct fr_decoder *d, uint32_t width, const uint8_t **bytes, uint32_t *n);
 
 /* How many entries a column may have, and how many it has. */
@@ -234,7 +238,7 @@ struct fr_column_rows {
     uint32_t n;
 };
 enum fr_status fr_decode_check_rows(struct fr_decoder *d, struct fr_column_rows *rows, uint32_t n);
-/* A packed column of a slot, after its first token, into the empty part. */
+/* Reads a packed column of a slot, after its first token, into the empty part. */
 enum fr_status fr_decode_packed_slot(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part,
                                      struct fr_column_rows *rows);
 
@@ -278,7 +282,8 @@ enum fr_status fr_decode_computed(struct fr_decoder *d);
 
 /* ---- fields.c ---- */
 
-/* Read the value of the key of that name, for sample d->at; `first` is its first token. */
+/* Each reads the value of the field in its name, for sample d->at; `first` is the first token of
+ * the value. */
 enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_w(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first);
@@ -287,7 +292,7 @@ enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first);
 /* Gets the next key of the map: *found is its number, or the count if the map is complete. */
 enum fr_status fr_decode_member(struct fr_decoder *d, struct fr_members *members, uint32_t *found);
-/* Check one label or event time; a label is stored. Packed columns are checked by them, too. */
+/* Checks and stores one label; checks one event time. Packed columns use these functions, too. */
 enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token);
 enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms);
 /* Returns a Kafka timestamp if it is a time in ms by the rule of `t`, otherwise 0. */

@@ -1,5 +1,5 @@
-/* Why a record is refused: where the cursor stands and what was found there, as printable ASCII;
- * tokens that are read with the cursor's own refusals turned into such reasons.
+/* Reasons of refusals: where the cursor stands and what was found there, as printable ASCII. The
+ * functions that get tokens turn the cursor's own refusals into such reasons.
  *
  * Limits: parse.h.
  *
@@ -13,7 +13,7 @@
 #define FR_MALFORMED_NAME(kind, name) name,
 const char *const fr_malformed_names[FR_MALFORMED_KINDS] = {FR_MALFORMED(FR_MALFORMED_NAME)};
 
-/* By the field that was being read. */
+/* Returns the kind of a refusal, by the field that was being read. */
 static enum fr_malformed kind_of(const struct fr_decode_path *path, enum fr_status status)
 {
     static const struct {
@@ -54,7 +54,7 @@ enum fr_status fr_decode_fail(struct fr_decoder *d, enum fr_status status, const
     if (path->index >= 0)
         fr_buffer_printf(text, "[%lld]", (long long)path->index);
     fr_buffer_printf(text, ": ");
-    char said[FR_REASON_MAX]; /* cut, never overrun */
+    char said[FR_REASON_MAX]; /* the cursor's text is cut to this size */
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(said, sizeof(said), format, arguments);

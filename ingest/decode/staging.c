@@ -1,4 +1,4 @@
-/* Staging columns: growth and entries. See staging.h for the layout and its reason. */
+/* Growth and entries of staging columns. See staging.h for the layout and the reason for it. */
 #include "staging.h"
 
 #include <stdlib.h>
@@ -105,7 +105,7 @@ static void reserve_samples(struct fr_staging *staging, uint32_t samples)
     staging->capacity_samples = capacity;
 }
 
-/* Served scores of samples [from, to) are absent. */
+/* Makes the served scores of samples [from, to) absent. */
 static void serve_none(struct fr_staging *staging, uint32_t from, uint32_t to)
 {
     if (to > staging->capacity_served) {
@@ -180,7 +180,8 @@ void fr_staging_reserve_weights(struct fr_stage_part *part)
 
 void fr_staging_reserve_dense(struct fr_stage_part *part, size_t need)
 {
-    FR_CHECK(need <= UINT32_MAX / 2); /* a number is at least one byte of the record */
+    /* `need` is below 2^31, because a number is at least one byte of the record */
+    FR_CHECK(need <= UINT32_MAX / 2);
     part->capacity_dense = fr_staging_capacity(part->capacity_dense, (uint32_t)need);
     part->dense = fr_realloc(part->dense, part->capacity_dense, sizeof(*part->dense));
 }

@@ -1,11 +1,11 @@
 /* Staging: one parsed record, column by column, before any of it takes effect.
  *
  * Only values that are present are stored: entry k of a part belongs to sample (own) or group
- * (shared) at[k], ascending. A record of 1 MiB may hold 10^5 samples that name no slot at all; a
- * full matrix of samples x slots would let it ask for gigabytes, this stays a small multiple of its
- * bytes. Defaults, empty entries and copies of shared values appear only when samples are appended
- * to a batch, whose size the assembler bounds. Every sample belongs to a group, a plain one to a
- * group of its own.
+ * (shared) at[k], ascending. A record of 1 MiB may hold 10^5 samples that name no slot at all. A
+ * full matrix of samples x slots would need gigabytes for it; with this layout the memory stays
+ * a small multiple of the record's bytes. Defaults, empty entries and copies of shared values
+ * appear only when samples are appended to a batch, whose size the assembler bounds. Every
+ * sample belongs to a group; a plain sample is a group of one.
  *
  * Owner: the decoder. Limits: counts are below the record's size in bytes, which is below 2^31
  * (decoder.c). */
@@ -33,15 +33,16 @@ struct fr_stage_column {
     enum fr_slot_kind kind;
     uint32_t dim;     /* dense: numbers of an entry, as the batch has them */
     uint32_t ids_max; /* sparse: max_ids, sequence: max_len */
-    /* dense: the value in the batch of an absent number at an even and at an odd place; NaN:
+    /* dense: what the batch gets for an absent number at an even and at an odd place; NaN:
      * missing */
     float missing[2];
     bool plain;    /* dense: no steps change its numbers */
     bool required; /* dense: must be neither nil nor absent */
     bool mean;     /* ids: some layer takes the mean of their rows */
     float bound;   /* dense: limit of |number| after the transform's steps */
-    /* Serial numbers that find duplicates: `seen` of the map that last named this slot; `own_in`
-     * and `shared_in` of the group or block whose items (cols) or shared part last did. */
+    /* Serial numbers that find duplicates. `seen`: the map that last named this slot. `own_in`
+     * and `shared_in`: the group or block whose items (or `cols`), or whose shared part, last
+     * named the slot. */
     uint64_t seen, own_in, shared_in;
     uint32_t rows;     /* block: length of the column in `shared` */
     uint64_t expanded; /* ids of the shared part, if it were copied to each sample */
@@ -62,7 +63,7 @@ struct fr_staging {
     uint8_t *role;
     float *keep;
     float *labels;  /* [n_samples * n_labels], sample-major; NaN: masked */
-    float *weights; /* same */
+    float *weights; /* weights of the labels, in the same layout */
     /* [n_samples * n_tasks], sample-major, NaN absent; meaningful while has_served */
     float *served;
     bool has_served;
@@ -72,8 +73,8 @@ struct fr_staging {
     uint64_t unknown_slots, unknown_keys, excess_ids; /* of the whole record */
 };
 
-/* Capacity that holds `need`, at least doubled so that growth is rare; 0 stays for "nothing
- * yet". */
+/* Returns a capacity that holds `need`. It is at least doubled, so that growth is rare; 0 stays
+ * 0 if nothing is needed. */
 static inline uint32_t fr_staging_capacity(uint32_t capacity, uint32_t need)
 {
     uint32_t grown = capacity < 8 ? 16 : capacity * 2;
@@ -85,7 +86,8 @@ void fr_staging_release(struct fr_staging *staging);
 void fr_staging_clear(struct fr_staging *staging);
 /* Adds `count` samples with all values at their defaults. */
 void fr_staging_add(struct fr_staging *staging, uint32_t count);
-/* Removes the last sample, which turned out to be none; it must have no values. */
+/* Removes the last sample, if its map turned out to have another form. The sample must have no
+ * values. */
 void fr_staging_drop(struct fr_staging *staging);
 /* Makes room for served scores, which are NaN at first. */
 void fr_staging_serve(struct fr_staging *staging);

@@ -1,6 +1,6 @@
-/* What records carry and nobody reads: slots, labels, tasks and envelope keys that the
- * configuration does not have. Producers change first, so these are passed over and counted, the
- * first few names one by one.
+/* Slots, labels, tasks and envelope keys that records carry and the configuration does not have.
+ * Producers usually change before the configuration does, so such keys are passed over and
+ * counted, the first few names one by one.
  *
  * What one record adds is kept apart until the record takes effect: a map that is read again in
  * another form, or a record that turns out to be malformed, counts nothing, and one that is decoded
@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In one set stand keys of maps that are open at once. An index and a name of the same bytes are
- * two keys there. */
+/* One set holds the keys of all maps that are open at the same time. An index and a name of the
+ * same bytes are different keys in it. */
 enum { SCOPE_INDEX = 2 };
 
 static void count(struct fr_decoder *d, uint64_t *place, uint64_t times)
@@ -22,12 +22,13 @@ static void count(struct fr_decoder *d, uint64_t *place, uint64_t times)
     d->staging.any_unknown = true;
 }
 
-/* A key as a name: without its quotes, after the letter of the map it stands in ("y."). */
+/* Makes a name of a key: the letter of the map that the key is in ("y."), then the key without
+ * its quotes. */
 static void name_of(struct fr_decoder *d, char map, const struct fr_token *key, char out[static FR_UNKNOWN_NAME_MAX])
 {
     _Static_assert(FR_NAME_SHOWN_MAX + 8 <= FR_UNKNOWN_NAME_MAX, "a shown name fits");
     const char *shown = fr_decode_shown(d, key), prefix[] = {map, map ? '.' : 0, 0};
-    if (*shown != '"') { /* an index */
+    if (*shown != '"') { /* the key is an index */
         snprintf(out, FR_UNKNOWN_NAME_MAX, "%s%s", prefix, shown);
         return;
     }
@@ -42,9 +43,10 @@ static bool is_known(const struct fr_known_key *known, char map, const struct fr
            memcmp(known->bytes, bytes, size < sizeof(known->bytes) ? size : sizeof(known->bytes)) == 0;
 }
 
-/* The place of a key among the first few, which become known here, else that of all others. Every
- * sample may carry the same unknown keys: a key is compared as it came, and a name is made of a new
- * one only. Keys may differ and have the same name (a long one is cut). */
+/* Returns the place of a key: one of the first few, to which the key is added if it is new, or
+ * else the place of all others. Every sample may carry the same unknown keys, so the bytes of
+ * keys are compared, and a name is made only of a new key. Different keys may have the same
+ * name, because a long name is cut. */
 static uint32_t place_of(struct fr_decoder *d, bool slots, char map, const struct fr_token *key)
 {
     struct fr_unknown_names *names = slots ? &d->unknown.slots : &d->unknown.keys;
@@ -105,7 +107,8 @@ enum fr_status fr_decode_unknown_key(struct fr_decoder *d, struct fr_slot_map *m
 {
     if (!fr_key_set_add(map->keys, map->serial, 0, key))
         return duplicate(d, key);
-    uint32_t place = FR_UNKNOWN_EXTRA; /* producers' own, by agreement: no names */
+    /* keys that producers may use by agreement: their names are not listed */
+    uint32_t place = FR_UNKNOWN_EXTRA;
     if (key->size < 2 || memcmp(key->bytes, "x_", 2) != 0)
         place = place_of(d, false, 0, key);
     count(d, &d->staging.unknown.keys[place], 1);

@@ -1,12 +1,12 @@
-/* Maps slot -> ids or numbers (docs/formats/samples.md), into the staging columns: `f` of a sample,
- * `shared` of a group.
+/* Reads maps from slots to ids or numbers (docs/formats/samples.md) into the staging columns:
+ * `f` of a sample, `shared` of a group.
  *
- * Rules: a slot occurs once, whether by name or by index, and not in a group's shared part and its
- * items both; nil or absent is "missing" (sparse) or the default (dense). Ids are taken in the
- * order given; over max_ids or max_len the last stay. Numbers are rounded to f32 first and
- * transformed then (times are not rounded); a number that a transform has no image for, or whose
- * image is beyond the bound of what the network reads, makes the record malformed. Values of
- * unknown slots are passed over (unknown.c). */
+ * Rules: a slot occurs once, whether by name or by index, and not in a group's shared part and
+ * its items both; nil or absent is "missing" (sparse) or the default (dense). Ids keep their
+ * order; if there are more than max_ids or max_len, the last ones are kept. Numbers are rounded
+ * to f32 and then transformed (times are not rounded); a number that a transform has no image
+ * for, or whose image is beyond the bound of what the network reads, makes the record malformed.
+ * Values of unknown slots are passed over (unknown.c). */
 #include "parse.h"
 
 #include <float.h>
@@ -16,19 +16,19 @@
 #include "base/hash.h"
 #include "numerics/transform_values.h"
 
-/* Squares of what standardize takes, summed over 10^7 samples, are far from the end of a double;
- * f32 holds them. */
+/* Limit of the numbers that standardize reads: their squares, summed over 10^7 samples, are far
+ * below the greatest double, and each square fits in f32. */
 static const float STANDARDIZE_MAX = 1e15f;
 static const float DENSE_MAX_DEFAULT = 1e5f;
 
-/* From here on a float of the width it came in stands for more than one integer: 2^53 is also what
- * 2^53 + 1 was rounded to on the way. */
+/* Returns the least number that is no exact integer id: from it on, a float of the width in the
+ * record may stand for more than one integer. For example, 2^53 may be the rounded 2^53 + 1. */
 static inline double exact_below(const struct fr_token *token)
 {
     return token->size == sizeof(float) ? 0x1p24 : 0x1p53;
 }
 
-/* The key of an id token; false when the token is no id. */
+/* Gets the key of an id token; false: the token is no id. */
 static inline bool token_key(const struct fr_token *token, const struct fr_conf_slot *slot, uint64_t *key)
 {
     switch (token->kind) {
@@ -43,7 +43,7 @@ static inline bool token_key(const struct fr_token *token, const struct fr_conf_
         return true;
     case FR_TOKEN_FLOAT: {
         double v = token->f;
-        if (!(__builtin_fabs(v) < exact_below(token))) /* NaN too */
+        if (!(__builtin_fabs(v) < exact_below(token))) /* also false for NaN */
             return false;
         int64_t integer = (int64_t)v;
         if ((double)integer != v)
@@ -74,7 +74,7 @@ static enum fr_status not_an_id(struct fr_decoder *d, const struct fr_token *tok
                           token->kind == FR_TOKEN_BOOL ? ": send 0 or 1" : "");
 }
 
-/* The elements of an array of ids. */
+/* Reads the elements of an array of ids. */
 static enum fr_status parse_ids(struct fr_decoder *d, const struct fr_conf_slot *slot, struct fr_stage_part *part)
 {
     struct fr_token token;
@@ -97,7 +97,7 @@ static enum fr_status parse_ids(struct fr_decoder *d, const struct fr_conf_slot 
     }
 }
 
-/* The elements of an array of weights, into d->loose. */
+/* Reads the elements of an array of weights into d->loose. */
 static enum fr_status parse_weights(struct fr_decoder *d)
 {
     struct fr_token token;
@@ -127,7 +127,7 @@ static enum fr_status parse_weights(struct fr_decoder *d)
     }
 }
 
-/* {"i": ids, "w": weights}, in either order. */
+/* Reads {"i": ids, "w": weights}, whose keys may come in either order. */
 static enum fr_status parse_weighted(struct fr_decoder *d, const struct fr_conf_slot *slot, struct fr_stage_part *part)
 {
     struct fr_token key, token;
@@ -166,7 +166,7 @@ static enum fr_status parse_weighted(struct fr_decoder *d, const struct fr_conf_
     return FR_OK;
 }
 
-/* An entry of one id without a weight. */
+/* Stages an entry of one id without a weight. */
 static inline void stage_one(struct fr_stage_part *part, uint32_t at, uint64_t key)
 {
     fr_staging_open(part, at, false);
@@ -228,7 +228,8 @@ __attribute__((cold)) static enum fr_status too_large(struct fr_decoder *d, uint
                           (double)x, (double)d->staging.columns[s].bound);
 }
 
-/* A number of a slot whose transform has steps: out[0], of a time out[1] too. */
+/* Transforms a number of a slot whose transform has steps. The result is out[0], and for a time
+ * out[1], too. */
 static enum fr_status step_number(struct fr_decoder *d, uint32_t s, double x, float *out)
 {
     const struct fr_conf_slot *slot = &d->conf->slots[s];
@@ -270,7 +271,7 @@ static inline enum fr_status dense_number(struct fr_decoder *d, uint32_t s, cons
         *out = x;
         return FR_OK;
     }
-    if (column->dim != slot->dim) { /* a time: f32 would lose its seconds */
+    if (column->dim != slot->dim) { /* for a time, because f32 would lose its seconds */
         status = fr_decode_f64(token, &exact);
         return status == FR_OK ? step_number(d, s, exact, out) : not_a_number(d, status, token);
     }
@@ -278,7 +279,7 @@ static inline enum fr_status dense_number(struct fr_decoder *d, uint32_t s, cons
     return status == FR_OK ? step_number(d, s, (double)x, out) : not_a_number(d, status, token);
 }
 
-/* What buckets look at; the slot has one number. */
+/* Keeps the number that buckets are computed from; the slot has one number. */
 static inline void keep_raw(struct fr_stage_part *part, const struct fr_token *token)
 {
     if (__builtin_expect(part->raw != NULL, 0))
@@ -339,7 +340,7 @@ enum fr_status fr_decode_value(struct fr_decoder *d, uint32_t slot, struct fr_st
     return parse_sparse(d, slot, part, at, first);
 }
 
-/* The first of the numbers that is not finite or too large. */
+/* Refuses the first of the numbers that is not finite or is too large. */
 static enum fr_status refuse_packed(struct fr_decoder *d, uint32_t s, const float *values, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -366,7 +367,7 @@ enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, struc
         if (numbers)
             memcpy(part->dense, bytes, numbers * sizeof(*part->dense));
         memcpy(&bound, &column->bound, sizeof(bound));
-        for (size_t i = 0; i < numbers; i++) { /* infinities and NaN are above every bound */
+        for (size_t i = 0; i < numbers; i++) { /* infinities and NaN do not pass this comparison */
             memcpy(&bits, &part->dense[i], sizeof(bits));
             any |= (bits & 0x7fffffff) > bound;
         }
@@ -397,7 +398,8 @@ static bool is_computed(const struct fr_decoder *d, const struct fr_token *key)
     return false;
 }
 
-/* A key that is no slot samples carry: counted and skipped, or a fault. */
+/* Handles a key that is no slot that samples carry: it is counted and passed over, or is a
+ * fault. */
 static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key)
 {
     if (key->kind == FR_TOKEN_INT)
@@ -411,7 +413,7 @@ static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_slot_ma
     return fr_decode_unknown_slot(d, map, key);
 }
 
-/* Marks the slot as named by this map. */
+/* Marks the slot as named by this map; fails if it was named before. */
 static inline enum fr_status claim_slot(struct fr_decoder *d, const struct fr_slot_map *map, int32_t slot)
 {
     struct fr_stage_column *column = &d->staging.columns[slot];
@@ -427,7 +429,8 @@ static inline enum fr_status claim_slot(struct fr_decoder *d, const struct fr_sl
     return FR_OK;
 }
 
-/* `previous`: the slot before this one, or where a map of this kind begins (fr_slot_names). */
+/* Gets the next slot. `previous`: the slot before it, or the beginning of a map of this kind
+ * (fr_slot_names). */
 static inline enum fr_status next_slot(struct fr_decoder *d, const struct fr_slot_map *map, uint32_t previous,
                                        int32_t *slot)
 {
@@ -473,7 +476,7 @@ enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *m
         struct fr_stage_part *part = map->shared ? &column->shared : &column->own;
         previous = (uint32_t)slot;
         uint64_t id;
-        /* by far the usual value */
+        /* an unsigned integer is by far the most frequent value */
         if (fr_slot_has_rows(column->kind) && fr_cursor_take_unsigned(&d->cursor, &id)) {
             stage_one(part, at, fr_fmix64(id ^ d->conf->slots[slot].seed));
             continue;
@@ -531,7 +534,7 @@ enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_grou
     return FR_OK;
 }
 
-/* Says whether only buckets look at the slot. */
+/* Whether only buckets read the slot. */
 static bool is_for_buckets(const struct fr_conf *conf, uint32_t s)
 {
     bool buckets = false;
@@ -546,8 +549,9 @@ static bool is_for_buckets(const struct fr_conf *conf, uint32_t s)
     return buckets;
 }
 
-/* A one-hot of buckets is bounded by itself, and scores are asked for whatever the trainer would
- * have refused. */
+/* Returns the limit of a slot's numbers. There is none for a slot that only buckets read,
+ * because a one-hot vector is bounded, and none when scoring, where a request is answered even
+ * if the trainer would have refused its numbers. */
 static float bound_of(const struct fr_decoder *d, uint32_t s)
 {
     const struct fr_conf_slot *slot = &d->conf->slots[s];

@@ -1,13 +1,14 @@
-/* Bounds of the weights that ids come with: one huge weight in a pool that sums would undo what all
- * other samples taught, and so would weights of both signs whose sum, by which a mean divides,
- * nearly vanishes.
+/* Bounds of the weights that ids come with: one huge weight in a pooling by sum would undo what
+ * was learned from all other samples. So would weights of both signs in a pooling by mean, if
+ * their sum, the divisor, is nearly 0.
  *
- * An id's weight is at most ingest.weight_max, with either sign, also one that a cross makes. In a
- * slot of which some layer takes the mean, no id counts more than that many times in it: its weight
- * over the sum of its entry's. Weights that add up to exactly 0 have no mean: their ids read as
- * none (ops/rows.c).
+ * The absolute weight of an id, including an id that a cross makes, is at most
+ * ingest.weight_max. In a slot whose mean some layer reads, the weight of an id divided by the
+ * sum of its entry's weights must not exceed this limit, either. Weights that add up to exactly
+ * 0 have no mean: the entry is read as if it had no ids (ops/rows.c).
  *
- * When scoring there is no bound: scores are asked for whatever the trainer would have refused. */
+ * When scoring there is no bound: a request is answered even if the trainer would have refused
+ * its weights. */
 #include "parse.h"
 
 #include <float.h>
@@ -47,7 +48,7 @@ enum fr_status fr_decode_check_mean(struct fr_decoder *d, uint32_t slot, const s
 {
     if (!d->staging.columns[slot].mean || !part->weighted)
         return FR_OK;
-    float total = 0.0f, largest = 0.0f; /* added in the order in which the trainer adds them */
+    float total = 0.0f, largest = 0.0f; /* added in the same order as in the trainer */
     for (uint32_t k = part->begin[entry]; k < part->begin[entry + 1]; k++) {
         total += part->weights[k];
         largest = __builtin_fmaxf(largest, __builtin_fabsf(part->weights[k]));

@@ -159,7 +159,7 @@ enum { FR_PROBLEM_MAX = 600 };
     X(STREAMS, "streams")                   /* partitions or files that cannot be read now */                          \
     X(DEAD_LETTER_SINK, "dead_letter_sink") /* dead letters wait */                                                    \
     X(TRANSACTIONS, "transactions")         /* records wait for a producer's open transaction */                       \
-    X(RECORDS, "records")                   /* many are malformed, or ahead of a clock */
+    X(RECORDS, "records")                   /* many records are malformed, or ahead of a clock */
 enum fr_ingest_problem {
 #define FR_INGEST_PROBLEM_ENUM(name, text) FR_INGEST_PROBLEM_##name,
     FR_INGEST_PROBLEMS(FR_INGEST_PROBLEM_ENUM)
@@ -197,13 +197,14 @@ struct fr_ingest_status {
     int64_t lag_ms;
     bool at_end; /* every partition is read to its end, none waits for a transaction */
     bool connected;
-    /* no partition or file whose turn it is can be read, or a topic is gone */
+    /* none of the partitions, or not the file, that are next in order can be read, or a topic is
+     * gone */
     bool stands;
     char problems[FR_INGEST_PROBLEM_KINDS][FR_PROBLEM_MAX]; /* "": none of the kind */
     /* The problem that is shown first: RECORDS while reading is paused, because an operator must
      * act then, otherwise the first one of the list; "": none. */
     char problem[FR_PROBLEM_MAX];
-    enum fr_ingest_problem first; /* its kind; meaningless without one */
+    enum fr_ingest_problem first; /* kind of `problem`; meaningless if that is empty */
 };
 void fr_ingest_get_status(struct fr_ingest *ingest, struct fr_ingest_status *out);
 void fr_ingest_status_release(struct fr_ingest_status *status);

@@ -25,7 +25,7 @@ struct fr_source_answer {
     enum fr_status status;
     const char *why; /* why there is none, with one of these three errors; static */
     int64_t offset;
-    bool in_passing;      /* nothing waits for the answer */
+    bool in_passing;      /* nothing waits for the answer, so the limits of a question are short */
     int64_t timestamp_ms; /* of the record at the offset */
     uint32_t crc32c;      /* of the value of that record */
 };
@@ -47,17 +47,18 @@ enum fr_source_event_kind {
      * compacted records) */
     FR_SOURCE_END,
     FR_SOURCE_RESET, /* the offset to read is not, or no longer, in the log */
-    /* reading this partition failed (topic deleted, access denied, check sum), `text` has the
-     * reason: check it, then begin again */
+    /* reading this partition failed (topic deleted, access denied, check sum) and `text` has the
+     * reason: check the partition, then begin it again */
     FR_SOURCE_BROKEN,
-    /* as FR_SOURCE_END, and no more will come */
+    /* as FR_SOURCE_END, and the partition will give no more records */
     FR_SOURCE_FINISHED,
     /* contact was lost for a while, so the next records may be of another log: check all partitions
      * before the next `poll` */
     FR_SOURCE_GAP,
-    /* the same, and fetched records must be dropped: halt all partitions, check, and begin again */
+    /* as FR_SOURCE_GAP, and fetched records must be dropped: halt all partitions, check them,
+     * and begin them again */
     FR_SOURCE_CONNECTED,
-    /* another broker leads this partition: halt it, check, and begin again */
+    /* another broker leads this partition: halt the partition, check it, and begin it again */
     FR_SOURCE_MOVED,
 };
 
@@ -66,7 +67,7 @@ struct fr_source_event {
     uint32_t partition; /* index in the layout */
     int64_t offset;
     int64_t timestamp_ms; /* <= 0: none */
-    /* the timestamp is by the broker's clock (LogAppendTime), not the producer's */
+    /* the timestamp is from the broker's clock (LogAppendTime), not from the producer's */
     bool of_broker;
     const void *value, *key; /* borrowed until `release`; NULL: null */
     size_t size, key_size;
@@ -88,10 +89,10 @@ struct fr_source {
      * topic is absent; FR_E_DENIED. */
     enum fr_status (*discover)(void *self, struct fr_source_layout *out, struct fr_err *err);
     /* Gets an offset of n partitions at once: the first offset of the log (EARLIEST), the offset
-     * after its last record, whether in an open transaction or not (LATEST), the offset after the
-     * last record that can be read (STABLE), or the offset of the first record whose timestamp is
-     * `when` or later (FR_EOF: no record is so late). Each answer has a status of its own.
-     * FR_E_UNAVAILABLE: nothing can be asked. */
+     * after its last record, whether in an open transaction or not (LATEST), the offset after
+     * the last record that can be read (STABLE), or the offset of the first record whose
+     * timestamp is `when` or later (FR_EOF: no record has such a timestamp). Each answer has a
+     * status of its own. FR_E_UNAVAILABLE: nothing can be asked. */
     enum fr_status (*offsets)(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
                               struct fr_err *err);
     /* Gets timestamp and CRC32C of the records at exactly the offsets in the answers (FR_EOF: there
@@ -100,8 +101,8 @@ struct fr_source {
     /* Checks that all topics keep their records until they are too old or too many. FR_E_MISMATCH:
      * a topic is compacted. NULL, or FR_OK without an answer: not known. */
     enum fr_status (*policies)(void *self, struct fr_err *err);
-    /* The checks are over, and what they needed may be closed. `all`: every partition that is read,
-     * or begins now, was checked, so earlier silence no longer counts. */
+    /* Reports that the checks are over, so that what they needed may be closed. `all`: every
+     * partition that is read, or begins now, was checked, so earlier silence no longer counts. */
     void (*checked)(void *self, bool all);
     /* Lets `poll` give this partition's records from `offset` on, until `halt`. */
     enum fr_status (*begin)(void *self, uint32_t partition, int64_t offset, struct fr_err *err);
@@ -152,7 +153,8 @@ struct fr_dead_sink {
     enum fr_status (*send)(void *self, const struct fr_dead_letter *letter, uint64_t *number);
     uint64_t (*acknowledged)(void *self); /* all letters up to this number are; any thread */
     void (*counts)(void *self, struct fr_dead_counts *out);
-    bool (*healthy)(void *self, char *problem, size_t size); /* false: letters wait, and why */
+    /* false: letters wait, and `problem` has the reason */
+    bool (*healthy)(void *self, char *problem, size_t size);
     void (*close)(void *self);
     /* While on, letters are kept and none is sent. NULL: the sink has no such mode. */
     void (*withhold)(void *self, bool on);

@@ -1,9 +1,10 @@
 /* The batch: samples of all forms as one columnar, grouped structure.
  *
- * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. A
- * column has one entry per group (shared) or per sample. It is shared when some group has more than
- * one sample and no such group has a value for the slot below its shared part (absent in both is
- * shared). That is a function of the batch's records alone. A group is never split between batches.
+ * A group is a set of samples that share `shared` slot values; a plain sample is a group of one.
+ * A column has one entry per group (shared) or per sample. It is shared when some group has more
+ * than one sample and no such group has a value for the slot in one of its samples (a slot that
+ * is absent everywhere counts as shared). Whether a column is shared is a function of the
+ * batch's records alone. A group is never split between batches.
  *
  * Owns: the batch owns its columns, whose memory grows and is reused (fr_batch_clear). Thread: one
  * owner at a time; rings hand it over. */
@@ -19,8 +20,8 @@
 enum { FR_USE_TRAIN = 1, FR_USE_METRICS = 2 };
 
 /* The effect of a sample, in the terms of P2: trained (with or without metrics), metrics-only,
- * masked, or quarantined. Only the trainer quarantines a sample, which then has no effect; the
- * decoder never does. */
+ * masked, or quarantined. A quarantined sample has no effect. Only the trainer quarantines
+ * samples, the decoder never does. */
 enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLE_QUARANTINED, FR_ROLES };
 
 /* One slot's values, an entry for each group (shared) or for each sample. Sparse and sequence: the
@@ -31,41 +32,42 @@ enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLE_QUAR
 struct fr_column {
     uint32_t *begin; /* [n_entries + 1]; NULL for dense */
     uint64_t *keys;  /* [begin[n_entries]] */
-    float *weights;  /* [begin[n_entries]] or NULL: all 1 */
-    float *dense;    /* [n_entries * dim] or NULL */
+    float *weights;  /* [begin[n_entries]]; NULL: all weights are 1 */
+    float *dense;    /* [n_entries * dim]; NULL for other slots */
     size_t capacity_entries, capacity_keys, capacity_dense;
     bool shared;
     uint32_t dim; /* dense: floats per entry; 0: sparse or sequence */
-    /* what `weights` points to once an entry of the batch has weights; kept over fr_batch_clear */
+    /* what `weights` points to once an entry of the batch has weights; kept by fr_batch_clear */
     float *weights_storage;
     size_t capacity_weights;
 };
 
-/* The position of one topic-partition after this batch. `stream_index` is its number in the list of
- * positions. `offset` is the first record that is not fully in this or earlier batches, and `item`
- * the number of its items that are. Counters are of this batch only; a record is counted in the
- * batch that completes it. */
+/* The position of one topic-partition after this batch. `stream_index` is its number in the list
+ * of positions. `offset` is the first record that is not fully in this or earlier batches, and
+ * `item` is the number of items of that record that are. Counters are of this batch only; a
+ * record is counted in the batch that completes it. */
 struct fr_batch_position {
     uint32_t stream_index;
     int64_t offset;
     uint32_t item;
     struct {
-        int64_t offset; /* of the last delivered record; -1: none yet */
+        int64_t offset; /* offset of the last delivered record; -1: none yet */
         int64_t timestamp_ms;
-        uint32_t crc32c; /* of its value bytes */
+        uint32_t crc32c; /* checksum of the value of that record */
     } fingerprint;
     uint64_t delivered;     /* records */
     uint64_t decoded;       /* records */
     uint64_t dead_lettered; /* records */
     uint64_t samples;       /* decoded samples of this batch (the sum of roles and `skipped`) */
     uint64_t roles[FR_ROLES];
-    uint64_t skipped; /* samples of records that are passed over, none of which is in the batch */
-    uint64_t lost;    /* records skipped under on_loss */
+    /* samples of records that a skipped range passes over; none of them is in the batch */
+    uint64_t skipped;
+    uint64_t lost; /* records skipped under on_loss */
 };
 
-/* A record from which samples [first_sample, first_sample of the next record) of the batch come;
- * they are its items from first_item on. Key, value and headers as they were read are in the
- * batch's record_bytes at `at`, or in `shared` (records.c). */
+/* A record from which samples [first_sample, first_sample of the next record) of the batch come.
+ * These samples are the record's items from first_item on. Key, value and headers as they were
+ * read are in the batch's record_bytes at `at`, or in `shared` (records.c). */
 struct fr_batch_record {
     uint32_t stream_index;
     int64_t offset;
@@ -81,20 +83,21 @@ struct fr_batch {
     uint32_t *group_begin; /* [n_groups + 1] sample numbers */
     uint32_t *group_of;    /* [n_samples] */
     int64_t *t_ms;         /* [n_samples] event time */
-    /* [n_samples] where the sample stands in the log, as a hash: the same whatever batch it is in
-     * and however the record is written */
+    /* [n_samples] hash of the sample's place in the log; it depends neither on the batch nor on
+     * the form of the record */
     uint64_t *origin;
     uint8_t *use;  /* [n_samples] FR_USE_* */
     uint8_t *role; /* [n_samples] enum fr_role */
     /* [n_labels][capacity_samples], label-major: labels[l * capacity_samples + i]; NaN: masked */
     float *labels;
-    /* [n_labels][capacity_samples] `w`; a derived label has the weight of its source */
+    /* [n_labels][capacity_samples] weights of labels (`w`); a derived label has the weight of
+     * its source */
     float *weights;
-    float *keep; /* [n_samples] `s` in (0, 1], default 1 */
-    /* [n_tasks][capacity_samples] `p`: score that was served, NaN absent; NULL: no sample has
-     * one */
+    float *keep; /* [n_samples] keep rate (`s`) in (0, 1], default 1 */
+    /* [n_tasks][capacity_samples] scores that were served (`p`), NaN: absent; NULL: no sample
+     * has one */
     float *served;
-    /* what `served` points to once a sample of the batch has one; kept over fr_batch_clear */
+    /* what `served` points to once a sample of the batch has one; kept by fr_batch_clear */
     float *served_storage;
     uint32_t n_labels, n_tasks;
     uint32_t n_slots;
@@ -109,11 +112,11 @@ struct fr_batch {
     struct fr_batch_record *records; /* ascending in first_sample */
     struct fr_buffer record_bytes;
     size_t image_bytes; /* bytes of all records, including those in shared images */
-    /* number of the last dead letter of a record before the positions */
+    /* number of the newest dead letter that was sent for a record before the positions */
     uint64_t dead_sequence;
     int64_t kafka_t_max_ms; /* newest Kafka timestamp of the batch, for freshness; 0 none */
     uint64_t born_mono_ns;  /* when the first record of the batch was polled */
-    bool end_of_stream;     /* lockstep / --until end: nothing follows */
+    bool end_of_stream;     /* lockstep or --until end: this is the last batch */
     /* Counted while decoding; added to the owner's counters with the batch. */
     uint64_t unknown_slots, unknown_keys, excess_ids;
 };
@@ -122,8 +125,8 @@ struct fr_batch {
  * conf is not borrowed. */
 struct fr_batch *fr_batch_new(const struct fr_conf *conf);
 void fr_batch_free(struct fr_batch *batch);
-/* Empties the batch, including positions (n_positions = 0), counters, flags and times, and keeps
- * all memory. */
+/* Empties the batch, including positions (n_positions = 0), counters, flags and times. All
+ * memory is kept. */
 void fr_batch_clear(struct fr_batch *batch);
 /* Makes room for `samples` in total. Labels move when capacity_samples grows, so pointers into the
  * batch change. */
@@ -131,11 +134,11 @@ void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
 /* Makes room for `keys` ids in total in one sparse or sequence column. */
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);
 
-/* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as if
- * the others had never been decoded: groups without a sample disappear, and a column stays shared
- * only if a group of several samples remains. A column that is written out per sample stays so, and
- * with groups numbers may therefore differ by the order of sums. Positions, records and counts of
- * ignored values are not copied. */
+/* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as
+ * if the others had never been decoded: groups without a sample disappear, and a column stays
+ * shared only if a group of several samples remains. A column with an entry per sample keeps
+ * that form, so in a batch with groups numbers may differ by the order of sums. Positions,
+ * records and counts of ignored values are not copied. */
 void fr_batch_select(const struct fr_batch *from, const uint8_t *left_out, struct fr_batch *to);
 
 static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t slot)

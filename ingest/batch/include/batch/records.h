@@ -16,21 +16,21 @@
 enum {
     /* bytes of records that a batch may hold for each sample of ingest.batch_size */
     FR_BYTES_PER_SAMPLE = 4096,
-    /* and at least that many in total (P7 counts them for each batch in the rings) */
+    /* least limit of those bytes in total (P7 counts it for each batch in the rings) */
     FR_BATCH_BYTES_MIN = 8 << 20,
-    /* bytes from which a split record is shared by its batches */
+    /* a record of at least this many bytes that is split shares one image among its batches */
     FR_SHARED_IMAGE_MIN = 64 << 10,
 };
 
 struct fr_record_header {
     const char *name;
-    const void *value; /* NULL: null */
+    const void *value; /* NULL: a null value */
     size_t size;
 };
 
 /* A record as it was read, or as it is read back from an image. */
 struct fr_record_parts {
-    const void *value, *key; /* NULL: null */
+    const void *value, *key; /* NULL: a null value or key */
     size_t size, key_size;
     size_t n_headers;
     const struct fr_record_header *headers;
@@ -47,8 +47,8 @@ void fr_record_image_parts(const struct fr_record_image *image, struct fr_record
 /* Releases one reference; accepts NULL. */
 void fr_record_image_drop(struct fr_record_image *image);
 
-/* Adds the record of the samples that are appended next, which are its items from `first_item` on.
- * Copies the parts, or takes a reference of its own to `shared`. */
+/* Adds the record of the samples that are appended next. These samples are the record's items
+ * from `first_item` on. Copies the parts, or takes a reference of its own to `shared`. */
 void fr_batch_add_record(struct fr_batch *batch, const struct fr_batch_record *record,
                          const struct fr_record_parts *parts);
 void fr_batch_drop_records(struct fr_batch *batch);
@@ -57,7 +57,7 @@ const struct fr_batch_record *fr_batch_record_of(const struct fr_batch *batch, u
 /* Gets the parts of a record, borrowed from the batch; writes at most `capacity` headers. */
 void fr_batch_record_parts(const struct fr_batch *batch, const struct fr_batch_record *record,
                            struct fr_record_header *headers, size_t capacity, struct fr_record_parts *out);
-/* Marks a sample that had no effect, in its role and in the counts of roles of its position. */
+/* Marks a sample as without effect, in its role and in the counts of roles of its position. */
 void fr_batch_quarantine(struct fr_batch *batch, uint32_t sample);
 
 #endif

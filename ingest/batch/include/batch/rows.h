@@ -34,9 +34,9 @@ struct fr_table_rows {
     /* [n_unique] first float of the row (values, then optimizer state); NULL: there is no row, the
      * forward pass reads zeros, and there is no gradient */
     float **rows;
-    /* [n_unique] what the forward pass reads: `rows` without those that this batch itself made. A
-     * replica would not have had these, so the forward pass reads zeros and masked steps, but there
-     * is a gradient (row_update uses `rows`). NULL: all of `rows`. */
+    /* [n_unique] what the forward pass reads: `rows` without those that this batch itself made.
+     * A replica would not have had these rows, so the forward pass reads zeros and masked steps
+     * in their place. They still get a gradient (row_update uses `rows`). NULL: all of `rows`. */
     float **served;
     uint32_t n_occurrences;
     uint32_t *unique_of; /* [n_occurrences] */

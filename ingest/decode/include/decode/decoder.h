@@ -19,25 +19,26 @@ struct fr_decoder;
 struct fr_record {
     const void *value;
     size_t size;
-    /* Kafka timestamp: the default event time, and a limit for future_max. <= 0, or no time in ms
-     * by the rule of `t`: none, and `t` is required */
+    /* Kafka timestamp: the default event time, and one of the two times that future_max is
+     * compared with. If it is <= 0, or is no time in ms by the rule of `t`, there is none, and
+     * `t` is required. */
     int64_t timestamp_ms;
-    /* wall time at receipt: the other limit for future_max, also for the default event time; <= 0:
-     * none */
+    /* wall time at receipt: the other time that future_max is compared with, also for the
+     * default event time; <= 0: none */
     int64_t received_ms;
 };
 
 /* Why records are malformed, in kinds; the reason has the details. */
 #define FR_MALFORMED(KIND)                                                                                             \
-    KIND(EMPTY, "empty")     /* no bytes, as of a deleted key */                                                       \
-    KIND(SYNTAX, "syntax")   /* the bytes are not ingest.format */                                                     \
-    KIND(LIMIT, "limit")     /* too large, too deep, too many */                                                       \
-    KIND(FORM, "form")       /* neither a sample nor a group nor a block; its other fields */                          \
-    KIND(SLOTS, "slots")     /* a value of a slot */                                                                   \
-    KIND(LABELS, "labels")   /* `y` */                                                                                 \
-    KIND(SIGNED, "signed")   /* a label of -1: the other half of 1, by another convention than 0 and 1 */              \
-    KIND(WEIGHTS, "weights") /* `w`, `s` */                                                                            \
-    KIND(TIME, "time")       /* `t`, except one too far ahead */
+    KIND(EMPTY, "empty")     /* the record has no bytes, as one that deletes a key */                                  \
+    KIND(SYNTAX, "syntax")   /* the bytes are not in the format of ingest.format */                                    \
+    KIND(LIMIT, "limit")     /* the record is too large, too deep, or has too many values */                           \
+    KIND(FORM, "form")       /* not a sample, group or block; or another field is wrong */                             \
+    KIND(SLOTS, "slots")     /* the value of a slot is wrong */                                                        \
+    KIND(LABELS, "labels")   /* `y` is wrong */                                                                        \
+    KIND(SIGNED, "signed")   /* a label is -1, by the convention of -1 and 1 instead of 0 and 1 */                     \
+    KIND(WEIGHTS, "weights") /* `w` or `s` is wrong */                                                                 \
+    KIND(TIME, "time")       /* `t` is wrong, except if it is too far ahead */
 #define FR_MALFORMED_KIND(kind, name) FR_MALFORMED_##kind,
 enum fr_malformed { FR_MALFORMED(FR_MALFORMED_KIND) FR_MALFORMED_KINDS };
 extern const char *const fr_malformed_names[FR_MALFORMED_KINDS];
@@ -62,11 +63,12 @@ struct fr_unknown_names {
 };
 struct fr_unknown {
     struct fr_unknown_names slots;
-    /* keys of the envelope, and of `y`, `w` and `p` after that letter and a dot: "y.buy" */
+    /* keys of the envelope; and keys of `y`, `w` and `p`, which are prefixed with that letter
+     * and a dot: "y.buy" */
     struct fr_unknown_names keys;
 };
 
-/* The clock that an event time is too far ahead of. */
+/* What an event time is too far ahead of: nothing, the Kafka timestamp, or this host's clock. */
 enum fr_future { FR_FUTURE_NONE, FR_FUTURE_TIMESTAMP, FR_FUTURE_CLOCK, FR_FUTURES };
 
 /* Borrows the conf until fr_decoder_free. ingest.record_max, max_ids and max_len of 0 mean their
@@ -82,15 +84,17 @@ void fr_decoder_free(struct fr_decoder *decoder);
  * until the next call. FR_E_LIMIT: record_max, depth or string length. */
 enum fr_status fr_decode_record(struct fr_decoder *decoder, const struct fr_record *record, uint32_t *n_samples,
                                 const char **reason) FR_MUST_CHECK;
-/* Whether the last refusal was for an event time more than future_max ahead, and of what. */
+/* Returns what the event time that caused the last refusal was too far ahead of; FR_FUTURE_NONE:
+ * the refusal had another cause. */
 enum fr_future fr_decoder_refused_future(const struct fr_decoder *decoder);
-/* The event time that was too far ahead then. */
+/* Returns the event time of that refusal. */
 int64_t fr_decoder_refused_time(const struct fr_decoder *decoder);
-/* The kind of the last refusal. */
+/* Returns the kind of the last refusal. */
 enum fr_malformed fr_decoder_malformed(const struct fr_decoder *decoder);
-/* The unknown names of all records so far. */
+/* Returns the unknown names of all records so far. */
 const struct fr_unknown *fr_decoder_unknown(const struct fr_decoder *decoder);
-/* Counts the unknown names of the record that was decoded last and has now taken effect whole. */
+/* Counts the unknown names of the record that was decoded last, once the whole record has taken
+ * effect. */
 void fr_decode_effective(struct fr_decoder *decoder);
 /* Adds to present[slot] how many of the items [from, from + count), which are whole groups, have a
  * value of the slot. A value of a group counts for each of its items; a computed slot counts for
@@ -103,17 +107,17 @@ uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_
  * memory of one record does not depend on other records; 0 if the batch is full. An empty batch
  * always has room for one group, because a single group is not expanded. */
 uint32_t fr_decode_fit(const struct fr_decoder *decoder, uint32_t from, uint32_t count, const struct fr_batch *batch);
-/* Appends items [from, from + count) of the staged record to the batch. Several calls may split the
- * record between batches, by the counts of fr_decode_take. If `from` is inside a group, after a
- * restart of another version, the rest of that group is appended. Counts of ignored values are
- * added to the batch that gets item 0. */
+/* Appends items [from, from + count) of the staged record to the batch. Several calls may split
+ * the record between batches, by the counts of fr_decode_take. `from` can be inside a group
+ * after a restart with another version; then the rest of that group is appended. Counts of
+ * ignored values are added to the batch that gets item 0. */
 void fr_decode_append(struct fr_decoder *decoder, uint32_t from, uint32_t count, struct fr_batch *batch);
 
-/* Id -> key (docs/formats/samples.md, "Ids and keys"). */
+/* Returns the key of an integer id (docs/formats/samples.md, "Ids and keys"). */
 uint64_t fr_key_integer(uint64_t v, uint64_t seed);
 uint64_t fr_key_string(const void *bytes, size_t size, uint64_t seed, bool id_raw);
-/* Returns the key of a raw id as a user types it: a canonical decimal is the integer, unless the
- * slot has id_raw. */
+/* Returns the key of a raw id as a user types it: a canonical decimal stands for the integer,
+ * unless the slot has id_raw. */
 uint64_t fr_key_text(const char *text, const struct fr_conf_slot *slot);
 
 #endif
