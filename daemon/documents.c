@@ -26,7 +26,7 @@ void fr_documents_free(struct fr_documents *documents)
     free(documents);
 }
 
-/* ---- members of one kind in a row ---- */
+/* ---- several members of one kind ---- */
 
 struct count {
     const char *name;
@@ -96,7 +96,7 @@ static void put_table(struct fr_json *json, const struct fr_trainer_table_status
     fr_json_end(json);
 }
 
-/* What counted for each task's loss. `problem`: why the task learns nothing. */
+/* Writes what counted for each task's loss. `problem`: why the task learns nothing. */
 static void put_tasks(struct fr_json *json, const struct fr_trainer_status *trainer)
 {
     fr_json_object(json, "tasks");
@@ -110,13 +110,14 @@ static void put_tasks(struct fr_json *json, const struct fr_trainer_status *trai
     fr_json_end(json);
 }
 
-/* The lag is measured to the end of the log as ingest last saw it; -1: unknown. */
+/* Writes a partition. Its lag is measured to the end of the log as ingest last saw it; -1:
+ * unknown. */
 static void put_partition(struct fr_json *json, const struct fr_partition_position *p,
                           const struct fr_ingest_partition *read)
 {
     int64_t high = read ? read->high : -1;
     fr_json_object(json, NULL);
-    fr_json_text(json, "topic", p->topic); /* of a file: its path */
+    fr_json_text(json, "topic", p->topic); /* the topic of a file is its path */
     fr_json_i64(json, "partition", p->partition);
     fr_json_i64(json, "offset", p->offset);
     fr_json_u64(json, "item", p->item);
@@ -149,7 +150,7 @@ static void put_partitions(struct fr_json *json, struct fr_service *service, con
     fr_positions_release(&positions);
 }
 
-/* Quantiles in seconds, of this process, within a sixteenth. */
+/* Writes quantiles of this process in seconds, exact to a sixteenth. */
 static void put_freshness(struct fr_json *json, const struct fr_freshness *freshness)
 {
     static const char *const names[] = {"trained",         "durable",           "published", "arrival_trained",
@@ -201,7 +202,7 @@ static void put_ingest(struct fr_json *json, const struct fr_ingest_status *inge
     if (ingest->connected)
         fr_json_i64(json, "lag_ms", ingest->lag_ms);
     else
-        fr_json_null(json, "lag_ms"); /* unknown */
+        fr_json_null(json, "lag_ms"); /* the lag is unknown */
     fr_json_bool(json, "at_end", ingest->at_end);
     fr_json_bool(json, "connected", ingest->connected);
     fr_json_text(json, "problem", ingest->problem);
@@ -394,13 +395,13 @@ static void document_ready(const struct fr_service *service, const struct fr_ser
 
 /* ---- /healthz ---- */
 
-/* The watermark is ahead of the clock if the history is older than the check of records against the
- * clock, if it was made in lockstep, or if the clock was set back. */
+/* Whether the watermark is ahead of the clock. It may be if the history began before records
+ * were checked against the clock, if it was made in lockstep, or if the clock was set back. */
 static bool watermark_ahead(const struct fr_service *service, const struct fr_service_status *s, char *reason,
                             size_t size)
 {
     int64_t watermark_ms = s->trainer.history.watermark_ms, now_ms = fr_wall_ms(service->clock);
-    if (s->ingest.pause == FR_INGEST_PAUSED_CLOCK) /* a more specific problem */
+    if (s->ingest.pause == FR_INGEST_PAUSED_CLOCK) /* a more specific problem is reported then */
         return false;
     if (service->conf->ingest.lockstep || watermark_ms <= now_ms ||
         watermark_ms - now_ms <= service->conf->ingest.future_max_ms)

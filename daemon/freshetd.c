@@ -121,7 +121,8 @@ static bool add_set(const char *text, struct arguments *out)
         complain("freshetd: more than %d --set\n", SETS_MAX);
         return false;
     }
-    /* Refused here; otherwise the next argument, the missing value, would be refused as unknown. */
+    /* A text without `=` is refused here. Otherwise the next argument, probably the missing
+     * value, would be refused as unknown. */
     if (!strchr(text, '=')) {
         complain("freshetd: --set %s: no value; expected path=value\n", text);
         return false;
@@ -272,7 +273,8 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
         fr_progress_end(service, text, sizeof(text));
     bool closed = close_in_time(service);
     end_trace(arguments->trace);
-    if (status == FR_OK) /* the last line: no other thread is left to log */
+    /* this must be the last line, because no other thread is left to write the log */
+    if (status == FR_OK)
         fr_log_last(FR_LOG_INFO, "daemon", "drained", "%s", text);
     if (!closed) {
         fr_log_flush();
@@ -290,7 +292,8 @@ static void raise_file_limit(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_MAX)
         return;
     limit.rlim_cur = limit.rlim_max < FILES_MAX ? limit.rlim_max : FILES_MAX;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* a limit that stays too low is refused by name */
+    /* if the limit stays too low, a later check refuses it by name */
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /* Keeps freed memory in the allocator's arenas, up to a 64th of the limit in each, because memory
@@ -322,8 +325,9 @@ static enum fr_status check_machine(const struct fr_conf *conf, struct fr_err *e
     return status == FR_OK && conf->device != FR_DEVICE_CUDA ? fr_graph_check_machine(conf, err) : status;
 }
 
-/* Ends a start that lacks the resources for its checks. _exit, because libraries that were refused
- * threads before main fail in their own cleanup, and there is nothing of ours to close. */
+/* Ends a start that lacks the resources for its checks. It uses _exit, because libraries that
+ * were refused threads before main fail in their own cleanup, and Freshet has nothing to close
+ * yet. */
 __attribute__((noreturn)) static void refuse(enum fr_status status, const struct fr_err *err)
 {
     int code = log_stopped(status, err);

@@ -11,7 +11,7 @@
  * of the old or of the new model, together with its epochs. The first epoch with another model
  * record publishes it.
  *
- * Thread: the one that recovers. It does not know which changes a state can take: conf does. */
+ * Thread: the one that recovers. The module conf decides which changes a state can adopt. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +90,8 @@ enum fr_status fr_identity_write(const struct fr_conf *conf, struct fr_durable *
 
 /* ---- comparing a configuration with a state ---- */
 
-/* A state, or the savepoint that one is to begin from. */
+/* What a configuration is compared with: a state, or the savepoint from which a state will
+ * begin. */
 struct compared {
     const struct fr_conf *conf;
     struct fr_durable *durable;
@@ -279,7 +280,8 @@ static enum fr_status keep_training(void *self, const char *name, const uint8_t 
 enum fr_status fr_identity_fits(const struct fr_conf *conf, const struct fr_identity_source *savepoint,
                                 struct fr_err *err)
 {
-    struct fr_identity *identity = fr_alloc(1, sizeof(*identity)); /* of the savepoint alone */
+    /* identity of the savepoint alone */
+    struct fr_identity *identity = fr_alloc(1, sizeof(*identity));
     struct fr_durable_view *view = NULL;
     struct fr_durable_folded_epoch folded;
     struct compared with = {.conf = conf, .durable = savepoint->durable, .dir = savepoint->dir};
@@ -289,7 +291,8 @@ enum fr_status fr_identity_fits(const struct fr_conf *conf, const struct fr_iden
     if (status == FR_OK)
         status = read_newest_model(&with, err);
     for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
-        if (!savepoint->other || strcmp(files[i].name, FR_IDENTITY_DELTA) != 0) /* its own */
+        /* a model under --as gets a delta.json of its own */
+        if (!savepoint->other || strcmp(files[i].name, FR_IDENTITY_DELTA) != 0)
             status = compare_file(identity, &with, &files[i], err);
     if (status == FR_OK && identity->changes.n_refused > 0) {
         log_changes(&identity->changes);

@@ -26,20 +26,20 @@ enum fr_status fr_identity_write(const struct fr_conf *conf, struct fr_durable *
 enum fr_status fr_identity_check(struct fr_identity *identity, const struct fr_conf *conf, struct fr_durable *durable,
                                  const uint8_t *section, size_t size) FR_MUST_CHECK;
 
-/* A savepoint in directory `dir` that a state is to begin from. */
+/* A savepoint in directory `dir` from which a state will begin. */
 struct fr_identity_source {
     struct fr_durable *durable;
     const char *dir;
-    bool other; /* as another model (--as) */
+    bool other; /* the state begins as another model (--as) */
 };
 /* Makes head and FR_IDENTITY_DELTA of a state that begins from a savepoint whose newest journal
  * file had the head `recorded`; *other: the savepoint is of another model. */
 enum fr_status fr_identity_as(const struct fr_conf *conf, const struct fr_buffer *recorded, struct fr_buffer *head,
                               struct fr_buffer *delta, bool *other, struct fr_err *err) FR_MUST_CHECK;
-/* Compares the savepoint with the configuration, before anything is made of it. */
+/* Compares the savepoint with the configuration, before anything is made from the savepoint. */
 enum fr_status fr_identity_fits(const struct fr_conf *conf, const struct fr_identity_source *savepoint,
                                 struct fr_err *err) FR_MUST_CHECK;
-/* After recovery: records what changed with the next epoch. */
+/* Called after recovery: what changed is recorded with the next epoch. */
 void fr_identity_adopt_changes(struct fr_identity *identity, const struct fr_conf *conf, const struct fr_clock *clock,
                                struct fr_trainer *trainer);
 /* The head of every journal file: everything that its delta records depend on, except the

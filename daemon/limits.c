@@ -1,7 +1,7 @@
 /* The limits of the process, checked before libraries need the resources: a library ends the
- * process when a thread, memory or a descriptor is refused. Each check takes as much as a run takes
- * and gives it back, so that every limit is found, whatever its name. A shortage that may pass ends
- * with 75, one that only an operator can change with 3.
+ * process when a thread, memory or a descriptor is refused. Each check takes as much as a run
+ * takes and gives it back, so that every limit is found, whatever its name. The exit code is 75
+ * for a shortage that may pass, and 3 for one that only an operator can change.
  *
  * Processors and memory of the machine are logged, with warnings of settings beyond them.
  *
@@ -24,7 +24,7 @@
 #include "process_limits.h"
 
 enum {
-    /* http, recovery, letters, lookout, close */
+    /* the loops, and one thread each for HTTP, recovery, letters, lookout and close */
     OWN_THREADS = FR_LOOPS + 5,
     /* RocksDB opens files on 16 threads, keeps three to five, and merges on two to four of as many
      * ranges. Three Kafka clients, made later, have one or two each, and one for each broker they

@@ -2,13 +2,14 @@
  * datagram for each message, to the socket that NOTIFY_SOCKET names. An @ at the beginning of the
  * name stands for the null byte of the abstract namespace.
  *
- * The daemon sends READY=1 once the state is recovered and the loops run, so a state that a start
- * refuses makes the start of the unit fail. /healthz answers before that; brokers need not answer.
- * WATCHDOG=1 follows each turn of the main loop while /healthz is not 503, so a loop that is stuck
- * ends the process. STOPPING=1 begins a drain. While a recovery or a drain is under way, its
- * timeout is extended, so the unit need not know how large a state is.
+ * The daemon sends READY=1 once the state is recovered and the loops run, so a state that a
+ * start refuses makes the start of the unit fail. /healthz answers before that; brokers need not
+ * answer. WATCHDOG=1 follows each turn of the main loop while /healthz is not 503, so a loop
+ * that is stuck ends the process. STOPPING=1 begins a drain. While a recovery or a drain is
+ * under way, its timeout is extended, so the unit's timeouts need not depend on the size of the
+ * state.
  *
- * A message that the socket does not take is dropped: nothing waits for a service manager. */
+ * A message that cannot be sent at once is dropped, because nothing waits for a service manager. */
 #include "notify.h"
 
 #include <stddef.h>

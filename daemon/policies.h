@@ -1,5 +1,5 @@
-/* Gate and expiry rules of each table, as its configuration asks for. Written before the trainer is
- * made, then constant. */
+/* The gate and the rules of expiry that the configuration requests for each table. They are
+ * written before the trainer is made, and are then constant. */
 #ifndef FR_DAEMON_POLICIES_H
 #define FR_DAEMON_POLICIES_H
 

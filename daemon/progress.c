@@ -93,7 +93,7 @@ static void log_minute(struct fr_progress *progress, struct fr_service *service,
     progress->samples = trainer->history.samples;
     progress->pauses = 0;
     progress->pause_total_ns = 0;
-    progress->pause_counted_ns = now_ns; /* the next line counts the rest of an open pause */
+    progress->pause_counted_ns = now_ns; /* the rest of an open pause is counted in the next line */
     fr_ingest_status_release(&ingest);
     fr_buffer_release(&text);
 }
@@ -104,7 +104,7 @@ void fr_progress_log(struct fr_progress *progress, struct fr_service *service)
     uint64_t now_ns = fr_mono_ns(service->clock);
     fr_trainer_get_status(service->trainer, trainer);
     log_pause(progress, trainer->paused, now_ns);
-    if (progress->logged_ns == 0) { /* restored samples are no progress */
+    if (progress->logged_ns == 0) { /* samples that were restored are no progress */
         progress->logged_ns = now_ns;
         progress->samples = trainer->history.samples;
     } else if (now_ns - progress->logged_ns >= LINE_NS) {

@@ -15,8 +15,8 @@ struct fr_progress {
     uint64_t pause_counted_ns;          /* up to when the open pause is counted in a line */
     uint64_t pause_total_ns;            /* length of the pauses that ended since the last line */
     unsigned long long pause_logged_ns; /* when a pause was last logged by itself; 0: never */
-    uint32_t pauses;                    /* that began since the last line */
-    bool pause_logged;                  /* the open pause was logged, so its end is too */
+    uint32_t pauses;                    /* pauses that began since the last line */
+    bool pause_logged;                  /* the open pause was logged, so its end will be, too */
 };
 
 /* Logs the first line of a run. */

@@ -1,9 +1,9 @@
 /* Which problems there are, and which of them block readiness (readiness.h).
  *
  * Causes come before their consequences: a delta topic that refuses records comes before the
- * journal that is full because of it, absent brokers before the growing lag. /readyz gives the
- * first problem as its reason. All problems are listed, because a problem that stays hidden until
- * another one is solved costs an operator a second round.
+ * journal that is full because of it, and absent brokers come before the growing lag. /readyz
+ * gives the first problem as its reason. All problems are listed, because a problem that stays
+ * hidden until another one is solved costs an operator a second round.
  *
  * Reasons of /healthz that repeat a text of the list (such as a pause of reading) are left out.
  * /healthz cuts its texts to 255 bytes, so only that many bytes are compared. */
@@ -68,7 +68,7 @@ static void check_lag(struct fr_readiness *now, const struct fr_conf *conf, cons
     if (ingest->lag_ms <= conf->ingest.ready_lag_ms)
         return;
     snprintf(text, sizeof(text), "lag of %" PRId64 " ms is over ready_lag", ingest->lag_ms);
-    if (!now->reason[0]) /* with its likely cause */
+    if (!now->reason[0]) /* the reason includes the likely cause */
         snprintf(now->reason, sizeof(now->reason), "%s%s%s", text, ingest->problem[0] ? ": " : "", ingest->problem);
     add(now, "lag", text);
 }

@@ -20,7 +20,7 @@
 #include "service.h"
 #include "signals.h"
 
-enum { TICK_MS = 10 }; /* by so much the start of an empty state may take longer */
+enum { TICK_MS = 10 }; /* the start of an empty state may take longer by this time */
 
 /* Restores the newest epoch's announcement: the snapshot, and when the epoch was cut. */
 static enum fr_status restore_announcement(struct fr_service *service, const uint8_t *section, size_t size)
@@ -57,8 +57,8 @@ static void show_progress(void *self, uint64_t done, uint64_t total)
     fr_documents_publish(service);
 }
 
-/* Bytes of the newest epochs that publisher and fold find in memory: those of the largest epoch, up
- * to 64 MiB (trainer/memory_limit.c counts on that). */
+/* Returns how many bytes of the newest epochs are kept in memory for the publisher and the fold:
+ * those of the largest epoch, up to 64 MiB (trainer/memory_limit.c counts them). */
 static uint64_t epoch_keep_bytes(const struct fr_conf *conf)
 {
     uint64_t most = 64 << 20;

@@ -2,7 +2,8 @@
  * another one (--as), or continued in a new timeline (--new-timeline). The publisher announces the
  * new timeline to replicas (exporter/publisher_inspection.c).
  *
- * Thread: the one that recovers. It neither copies files nor chooses the timeline's last number. */
+ * Thread: the one that recovers. Files are not copied here, and the final number of the timeline
+ * is chosen by the publisher. */
 #include <inttypes.h>
 
 #include "base/log.h"
@@ -60,7 +61,7 @@ enum fr_status fr_service_new_timeline(struct fr_service *service, struct fr_err
     if (service->options.left_timeline == 0)
         return FR_OK;
     fr_durable_get_status(service->durable, &durable);
-    /* A state without epochs is going to begin timeline 1. */
+    /* A state without epochs will begin timeline 1. */
     uint64_t present = durable.timeline > 0 ? durable.timeline : 1;
     if (service->options.left_timeline > present)
         return fr_err_set(err, FR_E_MISMATCH,

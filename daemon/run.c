@@ -17,9 +17,10 @@
 #include "service.h"
 #include "signals.h"
 
-enum { END_LOOK_MS = 20 }; /* by so much an end may be noticed late */
+enum { END_LOOK_MS = 20 }; /* the end may be noticed late by this time */
 
-/* Waits for a turn of the main loop, or until training ends. Returns the signal that came, or 0. */
+/* Waits for a turn of the main loop, or until training ends. Returns the signal that was
+ * received, or 0. */
 static int wait_turn(struct fr_service *service)
 {
     bool ended = fr_loops_done(&service->loops, FR_LOOP_TRAINER);
@@ -88,7 +89,7 @@ static bool last_snapshot_named(struct fr_service *service)
     return atomic_load(&service->loops.snapshot.shared.last) == FR_LAST_DONE;
 }
 
-/* FR_OK, or FR_E_NONFINITE when epochs stay unpublished because publishing is held. */
+/* Returns FR_OK, or FR_E_NONFINITE if epochs stay unpublished because publishing is held. */
 static enum fr_status drained(struct fr_service *service, struct fr_err *err)
 {
     uint64_t durable = atomic_load(&service->loops.durable.shared.epoch),
@@ -103,7 +104,8 @@ static enum fr_status drained(struct fr_service *service, struct fr_err *err)
         FR_QUARANTINE_STREAK_MAX, publishable + 1, durable, service->conf->export_.topic, FR_QUARANTINE_STREAK_MAX);
 }
 
-/* Every epoch is published, but the last savepoint or the last snapshot is missing. */
+/* Describes a drain in which every epoch was published, but the last savepoint or the last
+ * snapshot is missing. */
 static enum fr_status last_copies_timed_out(struct fr_service *service, struct fr_err *err)
 {
     char problem[FR_SNAPSHOT_PROBLEM_MAX], current[FR_MANIFEST_NAME_MAX];
@@ -137,7 +139,8 @@ static enum fr_status last_copies_timed_out(struct fr_service *service, struct f
                       problem[0] ? problem : "under way");
 }
 
-/* An epoch is not durable, or training has not ended; the next start reads the records again. */
+/* Describes a drain after which an epoch is not durable, or training has not ended; the next
+ * start reads the records again. */
 static enum fr_status not_durable(struct fr_service *service, struct fr_err *err)
 {
     struct fr_ingest_status ingest;
@@ -180,7 +183,8 @@ enum fr_status fr_service_drain_timed_out(struct fr_service *service, struct fr_
                       publisher.problem[0] ? publisher.problem : "no error from the broker");
 }
 
-/* While no loop is stuck the service manager's watchdog is fed; a drain has the time it takes. */
+/* Reports to the service manager: a sign of life for its watchdog while no loop is stuck, and a
+ * request for more time during a drain. */
 static void notify_turn(struct fr_service *service)
 {
     if (fr_http_live(service->http))

@@ -9,7 +9,7 @@
  * Prometheus would mistake a counter that fell for one that restarted at zero. Counters of the
  * process begin at zero with the process.
  *
- * A new number is one line here and its row in metrics/series.h. */
+ * To add a number, write one line here and its row in metrics/series.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -49,7 +49,8 @@ const struct fr_trainer_status *fr_documents_shown_history(struct fr_shown_histo
     }
     if (is_durable(now, durable))
         keep(&history->shown, now);
-    else if (!history->waiting) /* replacing it again and again would never let it become durable */
+    /* a status that is replaced again and again would never become durable */
+    else if (!history->waiting)
         keep(&history->waiting, now);
     return history->shown;
 }

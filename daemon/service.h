@@ -14,7 +14,8 @@
 #include "service_device.h"
 
 enum {
-    /* one being filled, one becoming durable (docs/architecture.md) */
+    /* number of stages: one that is being filled, and one that is becoming durable
+     * (docs/architecture.md) */
     FR_STAGES = 2,
     FR_SECOND_SIGNAL_MS = 1000,     /* a SIGTERM within this time after the first repeats it */
     FR_JOURNAL_FILE_MAX = 64 << 20, /* upper bound of a journal file; a trim frees whole files */
@@ -31,7 +32,7 @@ struct fr_service_options {
     const struct fr_ingest_skip *skips; /* --skip */
     size_t n_skips;
     const char *restore;    /* --restore DIR, or NULL */
-    uint64_t left_timeline; /* --new-timeline N; 0: not asked for */
+    uint64_t left_timeline; /* --new-timeline N; 0: not requested */
 };
 
 struct fr_documents; /* documents.h */
@@ -56,7 +57,8 @@ struct fr_recovery {
     _Atomic uint64_t done_bytes, total_bytes;
     atomic_bool stop;
     struct fr_identity identity;
-    int64_t epoch_wall_ms; /* when the newest epoch of the restored state was cut; 0: none was */
+    /* when the newest epoch of the restored state was cut; 0: there is none */
+    int64_t epoch_wall_ms;
 };
 
 /* Copies of the modules' statuses, of about one moment. */
@@ -93,7 +95,7 @@ struct fr_service {
     struct fr_recovery recovery;
     struct fr_loops loops;
 
-    /* main thread */
+    /* owned by the main thread */
     uint64_t stop_ns; /* when the first SIGTERM came; 0: none */
     struct fr_documents *documents;
 };

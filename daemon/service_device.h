@@ -8,7 +8,7 @@
 struct fr_service_device {
     struct fr_graph_device graph; /* queue NULL: the processor */
     char name[32];                /* "cpu", "cuda:0"; "" until it is chosen */
-    char card[128];               /* what a card's driver calls it */
+    char card[128];               /* what the driver calls the card */
     char reason[1024];            /* why `device: auto` computes on the processor */
 };
 

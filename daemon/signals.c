@@ -96,12 +96,12 @@ void fr_signals_aborts(const char *dir)
 
 static void pass_on(int signal_number)
 {
-    /* fails only after the main thread has ended, when no thread waits for signals */
+    /* this fails only after the main thread has ended, when no thread waits for signals */
     (void)pthread_kill(main_thread, signal_number);
 }
 
-/* Signals that keep their action: they report a fault of this process, cannot be handled, or do not
- * end it. */
+/* Whether a signal keeps its action, because it reports a fault of this process, cannot be
+ * handled, or does not end the process. */
 static bool is_left(int signal_number)
 {
     static const int left[] = {SIGABRT, SIGBUS,  SIGFPE,  SIGILL, SIGSEGV, SIGSYS,  SIGTRAP, SIGKILL,

@@ -8,8 +8,8 @@ void fr_signals_install(void);
 /* Waits for a signal. Returns SIGTERM (also for SIGINT), SIGQUIT (also for SIGXCPU), SIGHUP, or 0
  * when none came. */
 int fr_signals_wait(long most_ms);
-/* From now on an abort ends with a line of the log and an exit code. dir: the directory whose disk
- * is then checked for room. */
+/* Makes an abort end the process with a line of the log and an exit code. dir: the directory
+ * whose disk an abort checks for room. */
 void fr_signals_aborts(const char *dir);
 
 #endif

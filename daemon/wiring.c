@@ -46,7 +46,8 @@ static void make_rings(struct fr_service_rings *rings, const struct fr_conf *con
 {
     size_t batches = conf->ingest.ring_batches, touch_bytes = fr_limits_epoch_touch_bytes(conf);
     rings->full = fr_ring_new(batches);
-    rings->empty = fr_ring_new(batches + 2); /* one being filled, one being trained */
+    /* one that is being filled, one that is being trained */
+    rings->empty = fr_ring_new(batches + 2);
     for (size_t i = 0; i < batches + 2; i++)
         FR_CHECK(fr_ring_try_push(rings->empty, fr_batch_new(conf)));
     rings->cut_stages = fr_ring_new(FR_STAGES);
@@ -102,8 +103,8 @@ static enum fr_status fix_end(void *self, const char *text, size_t size, struct 
     return fr_durable_write_file(service->durable, "lockstep.end", text, size, err);
 }
 
-/* How long the delta topic must keep records: back to the oldest kept snapshot, and to the one
- * before it while the newest is taken. */
+/* Returns how long the delta topic must keep records: back to the oldest kept snapshot, and,
+ * while the newest snapshot is being taken, to the one before it. */
 static int64_t retention_ms(const struct fr_conf *conf)
 {
     return conf->export_.retention == FR_RETENTION_ALL ? 0

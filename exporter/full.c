@@ -1,12 +1,12 @@
-/* The folded state -> delta records of one merged epoch (full.h).
+/* Makes the delta records of one merged epoch from the folded state (full.h).
  *
- * The cold store is walked by (table, hash) as of one epoch. FR_FULL_CHUNK bytes of public values
- * at a time are copied, sorted by key and given to the codec, which continues to count pieces and
- * rows. Then follow the dense parameters and the commit with the newest announcement. Pending keys,
- * counters and optimizer state are private. There are no tombstones, because a key that is not in
- * the whole state is gone.
+ * The cold store is walked by (table, hash) as of one epoch. FR_FULL_CHUNK bytes of public
+ * values at a time are copied, sorted by key and given to the codec, which continues to count
+ * pieces and rows. The dense parameters and the commit, with the newest announcement, follow.
+ * Pending keys, counters and optimizer state are private. There are no tombstones, because a key
+ * that is not in the whole state is gone.
  *
- * Thread: one owner. It does not send. */
+ * Thread: one owner. Nothing is sent here. */
 #include "exporter/full.h"
 
 #include <inttypes.h>
@@ -30,11 +30,11 @@ struct fr_export_full {
     uint32_t table;
     uint64_t next_hash;
     bool table_ended;
-    /* of a chunk */
+    /* the values of a chunk */
     struct fr_buffer values;
     uint64_t *keys;
     size_t n, capacity;
-    /* the newest announcement */
+    /* memory of the newest announcement */
     struct fr_arena arena;
     struct fr_announcement *announcement;
     struct fr_export_announced lists;

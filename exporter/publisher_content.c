@@ -1,15 +1,15 @@
-/* What the publisher sends -> outgoing records (publisher_content.h).
+/* Makes outgoing records from what the publisher sends (publisher_content.h).
  *
- * Epochs of the journal are sent one by one, or merged when they are a backlog: durable epochs that
- * wait for the topic and take more than export.backlog_max bytes of the journal, as after an outage
- * of the brokers. The next epochs are then sent as one epoch, whose `from` is the first of them,
- * MERGE_BYTES of journal at a time, until the waiting epochs are within the bound again. So each
- * key and parameter that changed in many of them is sent once, and each partition has one commit.
- * The records are a function of the journal and of the epochs that are merged. A resend by this
- * process or another one merges the same epochs and has the same bytes, or merges others and is
- * another epoch; replicas distinguish those by (epoch, from). With export.on_backlog: rebase the
- * whole state is sent instead. In lockstep, where every run writes the same records, nothing is a
- * backlog (max_backlog_bytes is 0).
+ * Epochs of the journal are sent one by one, or merged when they are a backlog: durable epochs
+ * that wait for the topic and take more than export.backlog_max bytes of the journal, as after
+ * an outage of the brokers. The next epochs are then sent as one epoch, whose `from` is the
+ * first of them, MERGE_BYTES of journal at a time, until the waiting epochs are within the bound
+ * again. So each key and parameter that changed in many of them is sent once, and each partition
+ * has one commit. The records are a function of the journal and of the epochs that are merged. A
+ * resend, by this process or another one, either merges the same epochs and has the same bytes,
+ * or merges other epochs and is another merged epoch. Replicas distinguish merged epochs by
+ * (epoch, from). With export.on_backlog: rebase the whole state is sent instead. In lockstep,
+ * where every run writes the same records, nothing is a backlog (max_backlog_bytes is 0).
  *
  * The whole state is one merged epoch, `from` 1, as of the newest folded epoch. Its records come
  * from full.h piece by piece. The journal keeps the epochs after it, because nothing later is

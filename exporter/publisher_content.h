@@ -26,8 +26,8 @@ bool fr_publisher_is_backlog(struct fr_publisher_epochs *epochs, uint64_t *last)
 /* Loads the epoch after the newest one sent. rewind: the record that it begins with; NULL: none. */
 enum fr_status fr_publisher_load_epoch(struct fr_publisher_epochs *epochs, const struct fr_delta_rewind *rewind,
                                        struct fr_err *err) FR_MUST_CHECK;
-/* The same with all epochs up to `last` as one merged epoch, or as many of them as have one head
- * and one timeline. */
+/* Loads the epochs after the newest one sent, up to `last`, as one merged epoch; fewer if not
+ * all have one head and one timeline. */
 enum fr_status fr_publisher_load_merged(struct fr_publisher_epochs *epochs, uint64_t last,
                                         const struct fr_delta_rewind *rewind, struct fr_err *err) FR_MUST_CHECK;
 
@@ -40,7 +40,7 @@ struct fr_publisher_rebase {
     uint64_t above;
     /* NULL: not begun. It outlives a producer, so that a resend has the same bytes. */
     struct fr_export_full *full;
-    uint64_t begun_ns; /* when the last one was begun; 0: none was */
+    uint64_t begun_ns; /* when the last rebase was begun; 0: none was */
 };
 
 /* Requests that the state is sent as of an epoch later than `above`. A rebase that has begun is

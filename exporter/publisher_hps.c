@@ -1,4 +1,5 @@
-/* The same rows in topics hps_et.MODEL.TABLE, for consumers of NVIDIA HPS (export.format: hps).
+/* Sends the rows also to topics hps_et.MODEL.TABLE, for consumers of NVIDIA HPS (export.format:
+ * hps).
  *
  * A message has no Kafka key. Its value is the bytes `HCTR`, the size of a row's values in bytes
  * (u32), and then pairs of a key (i64, the bits of ours) and f32 values, little-endian throughout:
@@ -30,7 +31,8 @@ enum { HPS_HEAD = 8 };
 struct hps_table {
     char name[64];
     char topic[250];
-    bool late; /* that it is empty was logged; an inspection without an answer is repeated */
+    /* the empty topic was logged already, because an inspection without an answer is repeated */
+    bool late;
 };
 
 struct fr_publisher_hps {

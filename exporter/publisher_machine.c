@@ -80,15 +80,16 @@ struct fr_publisher {
     struct fr_publisher_epochs epochs;
     struct fr_publisher_rebase rebase;
     struct {
-        uint64_t least;                /* the snapshot must be as of this epoch or a later one */
-        bool impossible;               /* no snapshot will come; this process asks no more */
+        uint64_t least; /* the snapshot must be as of this epoch or a later one */
+        /* no snapshot will come, and this process requests none again */
+        bool impossible;
         struct fr_publisher_rewind to; /* the snapshot; epoch 0: none is named yet */
     } rewind;
-    struct fr_inspection_findings found; /* by the newest inspection */
+    struct fr_inspection_findings found; /* what the newest inspection found */
     struct {
         uint64_t until_ns, ms; /* ms: length of the last pause; 0 once something is acknowledged */
     } pause;
-    _Atomic uint64_t least_timeline; /* of epochs that no topic gets; 0: the state's own */
+    _Atomic uint64_t least_timeline; /* timeline of epochs that no topic gets; 0: the state's own */
 };
 
 /* ---- actions of transitions ---- */

@@ -1,4 +1,4 @@
-/* Outgoing records -> librdkafka -> acknowledgements (publisher_sender.h).
+/* Hands outgoing records to librdkafka and counts acknowledgements (publisher_sender.h).
  *
  * The producer is idempotent, so that the records of a partition keep their order, and gapless, so
  * that no commit follows a lost piece within its life. A ring holds the epochs in flight with the
@@ -21,7 +21,7 @@ enum {
     PURGE_MS = 1000,
     /* message.max.bytes: the largest piece_max (64 MiB) and its envelope */
     RECORD_BYTES_MAX = 65 << 20,
-    BATCH_MAX = 1000000, /* of several records; librdkafka's own */
+    BATCH_MAX = 1000000, /* bytes of a batch of several records; librdkafka's own default */
 };
 /* Bits below the epoch's number in the opaque value of a delivery report. */
 enum { TAG_BEGINS = 1, TAG_OTHER_TOPIC = 2, TAG_BITS = 2 };

@@ -11,7 +11,7 @@
  * An older directory of the same name that cannot be read (damaged, or of a version that wrote what
  * it could not read) is replaced. Otherwise it would block its name for ever.
  *
- * Thread: the caller's. It does not fold, and does not decide when. */
+ * Thread: the caller's. This file does not fold, and does not decide when a snapshot is written. */
 #include "exporter/snapshot.h"
 
 #include <errno.h>
@@ -289,7 +289,8 @@ static enum fr_status finish(struct writing *w, struct fr_snapshot *out)
         status = read_back(&text, w->err);
     }
     if (status == FR_OK)
-        status = fr_file_replace(w->disk, path, text.data, text.size, w->err); /* and directory */
+        /* this syncs the directory, too */
+        status = fr_file_replace(w->disk, path, text.data, text.size, w->err);
     if (status == FR_OK)
         fr_snapshot_describe(&w->manifest, &text, out);
     fr_buffer_release(&text);
@@ -337,11 +338,11 @@ static enum fr_status check_existing(struct writing *w, const char *path, bool *
         return fr_err_set(w->err, FR_E_EXISTS, "%s exists already: nothing changed since", path);
     case FR_E_INVALID:
     case FR_E_CORRUPT:
-    case FR_E_NOT_FOUND: /* it has no manifest */
+    case FR_E_NOT_FOUND: /* the directory has no manifest */
         fr_log(FR_LOG_WARN, "snapshot", "replaced", "name=%s reason=%s", strrchr(path, '/') + 1,
                fr_log_quote(quoted, sizeof(quoted), why.text));
         return FR_OK;
-    default: /* of a later version, or it cannot be read now */
+    default: /* the snapshot is of a later version, or cannot be read now */
         return fr_err_set(w->err, why.status, "%s", why.text);
     }
 }

@@ -132,7 +132,8 @@ static enum fr_status append(struct fr_durable_loop *loop, struct fr_stage *stag
     const struct fr_loop_context *context = loop->context;
     if (fr_mono_ns(context->clock) < loop->retry.next_ns)
         return FR_AGAIN;
-    atomic_store(&loop->shared.waits_for, NULL); /* the disk */
+    /* the epoch waits for the disk, so there is no text */
+    atomic_store(&loop->shared.waits_for, NULL);
     enum fr_status status = make_durable(loop, stage, err);
     if (status == FR_E_NO_SPACE) {
         atomic_store(&loop->shared.waits_for, "room on the disk under state_dir");
@@ -169,5 +170,6 @@ enum fr_status fr_step_durable(struct fr_durable_loop *loop, struct fr_err *err)
     loop->stage = NULL;
     atomic_store(&loop->shared.waiting_cut_ns, 0);
     fr_stage_clear(stage);
-    return fr_ring_try_push(loop->free_stages, stage) ? FR_OK : FR_EOF; /* closing down */
+    /* the push fails only while the service closes */
+    return fr_ring_try_push(loop->free_stages, stage) ? FR_OK : FR_EOF;
 }

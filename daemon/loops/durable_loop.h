@@ -1,6 +1,7 @@
-/* The durable loop appends cut epochs to the journal, in order. An epoch waits there for the dead
- * letters of its records to be acknowledged (docs/architecture.md) and for room on the disk; once
- * it is durable, the publisher is offered what may go out and its stage returns to the trainer.
+/* The durable loop appends cut epochs to the journal, in order. An epoch waits in this loop
+ * until the dead letters of its records are acknowledged (docs/architecture.md) and there is
+ * room on the disk. Once the epoch is durable, the publisher is offered what may be published,
+ * and the stage of the epoch returns to the trainer.
  *
  * Thread: `durable`, which owns everything except `shared`. */
 #ifndef FR_DAEMON_LOOPS_DURABLE_LOOP_H
@@ -26,9 +27,10 @@ struct fr_shared_durable {
      * (NULL: the disk). The trainer uses waits_for in its messages. */
     _Atomic uint64_t waiting_cut_ns;
     const char *_Atomic waits_for;
-    /* for documents and series */
+    /* counts for documents and series */
     _Atomic uint64_t append_ns, appends, image_bytes;
-    _Atomic uint64_t cut_to_durable_ns; /* of the newest durable epoch */
+    /* time from the cut of the newest durable epoch until it was durable */
+    _Atomic uint64_t cut_to_durable_ns;
     /* when the newest epoch became durable; before that, when recovery ended */
     _Atomic int64_t wall_ms;
     pthread_mutex_t lock;          /* of the positions; held for a copy */
@@ -37,7 +39,7 @@ struct fr_shared_durable {
 
 struct fr_durable_loop {
     struct fr_shared_durable shared;
-    /* given */
+    /* The loop is given these members and does not own them. */
     const struct fr_loop_context *context;
     struct fr_durable *durable;
     struct fr_ingest *ingest;
@@ -45,7 +47,7 @@ struct fr_durable_loop {
     struct fr_freshness *freshness;
     const struct fr_timings *timings;
     struct fr_ring *cut_stages, *free_stages;
-    /* own */
+    /* The members below belong to the loop alone. */
     struct fr_stage *stage; /* the epoch that is being appended; NULL: none */
     struct fr_retry retry;  /* of an append that found no room on the disk */
     /* when the wait for dead letters was last logged; 0: no wait */

@@ -155,7 +155,8 @@ static enum fr_status answer_request(struct fr_fold_loop *loop, const char *name
     }
     if (status == FR_OK)
         status = take_savepoint(loop, name, &reason);
-    if (status == FR_E_EXISTS) /* taken before a crash that left the request unanswered */
+    /* the savepoint was taken before a crash that left the request unanswered */
+    if (status == FR_E_EXISTS)
         status = FR_OK;
     report_savepoint(loop, status, name, &reason);
     if (fr_savepoint_answer(loop->context->conf->state_dir, name, status == FR_OK ? NULL : reason.text, &unanswered) ==

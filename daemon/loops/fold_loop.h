@@ -23,14 +23,14 @@ struct fr_shared_fold {
 
 struct fr_fold_loop {
     struct fr_shared_fold shared;
-    /* given */
+    /* The loop is given these members and does not own them. */
     const struct fr_loop_context *context;
     struct fr_durable *durable;
     struct fr_publisher *publisher;
     const struct fr_timings *timings;
     const struct fr_shared_disk *disk;
     const struct fr_shared_durable *appended;
-    /* own */
+    /* The members below belong to the loop alone. */
     struct fr_retry retry; /* of a fold without room */
     struct {
         uint64_t looked_ns;    /* when requests were last searched for */

@@ -40,7 +40,7 @@ static int spawn(pid_t *pid, char **arguments)
     rc = posix_spawnattr_init(&attributes);
     FR_CHECK(rc == 0);
     rc = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (rc == 0) /* the log's descriptor blocks, and standard error of the daemon does not */
+    if (rc == 0) /* the log's descriptor is in blocking mode, the daemon's standard error is not */
         rc = posix_spawn_file_actions_adddup2(&files, fr_log_descriptor(), STDOUT_FILENO);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);

@@ -18,12 +18,12 @@ struct fr_shared_ingest {
 
 struct fr_ingest_loop {
     struct fr_shared_ingest shared;
-    /* given */
+    /* The loop is given these members and does not own them. */
     const struct fr_loop_context *context;
     struct fr_ingest *ingest;
     const struct fr_shared_publish *publish;
     const struct fr_loop_thread *durable_thread; /* the last epoch is durable when it is done */
-    /* own */
+    /* The members below belong to the loop alone. */
     struct fr_retry retry; /* of the start check */
     bool ended;            /* the stream gave its last batch */
 };

@@ -1,4 +1,4 @@
-/* The life of the service (lifecycle.h): setting and copying the texts under the lock. */
+/* Sets and copies the texts of the service's life under the lock (lifecycle.h). */
 #include "loops/lifecycle.h"
 
 #include <stdio.h>

@@ -24,7 +24,8 @@ STEP(snapshot)
 #undef STEP
 
 struct loop {
-    const char *thread, *watch, *failure; /* names: of the thread, in /healthz, in the error */
+    /* names of the thread, of the loop in /healthz, and of the loop in an error */
+    const char *thread, *watch, *failure;
     enum fr_status (*step)(struct fr_loops *loops, struct fr_err *err);
     long nap_ms; /* the pause after FR_AGAIN, while brokers or disks are waited for */
     /* Threads that may run late yield to training. A fork-join loop waits for its slowest worker,
@@ -87,7 +88,7 @@ static void *loop_main(void *self)
     struct fr_loops *loops = thread->loops;
     const struct fr_loop_context *context = &loops->context;
     const struct loop *loop = &table[thread - loops->threads];
-    if (loop->nice > 0) /* per thread on Linux; best effort */
+    if (loop->nice > 0) /* best effort; on Linux the niceness is the thread's own */
         (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), loop->nice);
     thread->beat = fr_http_watch(context->http, loop->watch, FR_WATCHDOG_MS);
     enum fr_status status = FR_OK;

@@ -24,12 +24,12 @@ struct fr_shared_publish {
 
 struct fr_publish_loop {
     struct fr_shared_publish shared;
-    /* given */
+    /* The loop is given these members and does not own them. */
     const struct fr_loop_context *context;
     struct fr_publisher *publisher;
     struct fr_freshness *freshness;
     const struct fr_shared_durable *durable;
-    /* own */
+    /* The members below belong to the loop alone. */
     struct fr_retry retry; /* of checking the topic */
     bool troubled;         /* the last turn failed for a reason that may pass */
     uint64_t acked;        /* the largest number of an acknowledged epoch so far */

@@ -21,7 +21,7 @@ bool fr_rewind_is_uploaded(const struct fr_snapshot_loop *loop, const char *name
     return stage == FR_REWIND_READY && strcmp(loop->shared.rewind.snapshot.name, name) == 0;
 }
 
-/* Whether no epoch follows any more. */
+/* Whether no further epoch follows. */
 static bool has_ended(struct fr_snapshot_loop *loop)
 {
     return atomic_load(&loop->context->life->phase) == FR_PHASE_DRAINING && atomic_load(&loop->trainer_thread->done) &&

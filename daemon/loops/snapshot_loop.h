@@ -31,7 +31,7 @@
 struct fr_snapshot_loop {
     struct fr_shared_snapshots shared;
     char dir[PATH_MAX]; /* snapshot.dir; constant once opened */
-    /* given */
+    /* The loop is given these members and does not own them. */
     const struct fr_loop_context *context;
     struct fr_durable *durable;
     struct fr_publisher *publisher;
@@ -44,7 +44,7 @@ struct fr_snapshot_loop {
     const struct fr_loop_thread *thread;
     /* no epoch follows when both are done */
     const struct fr_loop_thread *trainer_thread, *durable_thread;
-    /* own */
+    /* The members below belong to the loop alone. */
     uint64_t looked_ns, due_ns;
     struct fr_retry take_retry, point_retry, hook_retry;
     bool ends;                          /* a drain waits for a snapshot: short retries */
@@ -72,8 +72,8 @@ enum fr_status fr_snapshots_take(struct fr_snapshot_loop *loop, struct fr_snapsh
 
 /* ---- snapshot_current.c ---- */
 
-/* Reads where the snapshot continues in the topic: replicas need nothing of the topic before
- * that. */
+/* Reads the offsets of the topic from which a replica continues after the snapshot; it needs
+ * nothing before them. */
 enum fr_status fr_snapshots_read_offsets(struct fr_snapshot_loop *loop, const struct fr_snapshot *snapshot,
                                          struct fr_err *err) FR_MUST_CHECK;
 /* Notes which snapshot CURRENT names; name "": none of this timeline. */

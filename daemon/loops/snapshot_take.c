@@ -14,7 +14,8 @@
 
 enum {
     WAIT_MS = 20,
-    /* A cut comes at least every heartbeat (10 s) unless reading pauses; then a fold. */
+    /* Limit of the wait for a fold. A cut comes at least every heartbeat (10 s) unless reading
+     * pauses, and a fold follows the cut. */
     WAIT_MAX_MS = 120000,
     RETRY_MS_MIN = 1000, /* during training; a drain uses the bounds of retry.h */
     RETRY_MS_MAX = 300000,

@@ -1,8 +1,9 @@
 /* The trainer loop: the owner loop's thread around fr_trainer_step, and the stream positions that
  * the trainer stages with each epoch.
  *
- * Thread: `owner`, which owns all of it. Recovery fills `positions` before the loop begins. Nothing
- * here is shared: what the trainer publishes it publishes itself (trainer/trainer.h). */
+ * Thread: `owner`, which owns all of it. Recovery fills `positions` before the loop begins.
+ * Nothing here is shared: the trainer itself publishes what other threads read
+ * (trainer/trainer.h). */
 #ifndef FR_DAEMON_LOOPS_TRAINER_LOOP_H
 #define FR_DAEMON_LOOPS_TRAINER_LOOP_H
 
@@ -12,13 +13,13 @@
 #include "trainer/trainer.h"
 
 struct fr_trainer_loop {
-    /* given */
+    /* The loop is given these members and does not own them. */
     const struct fr_loop_context *context;
     struct fr_trainer *trainer;
     struct fr_ingest *ingest;
     struct fr_ring *cut_stages; /* closed when the trainer is drained: the durable loop then ends */
     struct fr_shared_snapshots *snapshots;
-    /* own */
+    /* The members below belong to the loop alone. */
     struct fr_positions positions;
     struct fr_announced_offset *offsets; /* scratch of the commit record; owned */
     size_t offsets_capacity;

@@ -53,9 +53,9 @@ static void text_of_journal(const struct fr_durable_status *durable, bool held, 
                  durable->journal_bytes, durable->acked, durable->epoch);
 }
 
-/* Gives the trainer the journal's limits, where it stops by itself however late the next turn is.
- * With everything acknowledged no pause can shorten the journal; what waits for a fold has a limit
- * of its own. */
+/* Gives the trainer the limits of the journal. The trainer stops by itself at these limits,
+ * however late the next turn of this loop is. When everything is acknowledged no pause can
+ * shorten the journal, and what waits for a fold has a limit of its own. */
 static void allow(struct fr_upkeep_loop *loop, const struct reading *now, bool held)
 {
     char text[256];

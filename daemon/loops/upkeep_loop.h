@@ -18,8 +18,8 @@ enum {
 #define FR_COMPACTION_ROOM ((uint64_t)10 << 30)
 
 /* The disk under state_dir. Written by the upkeep thread, read by the fold loop and the snapshot
- * loop; sequentially consistent. Both are 0 until the disk was first measured; a reader may see one
- * of the newest measurement and the other of the one before. */
+ * loop; sequentially consistent. Both numbers are 0 until the disk was first measured. A reader
+ * may see one number of the newest measurement and the other of the measurement before. */
 struct fr_shared_disk {
     _Atomic uint64_t free_bytes;
     _Atomic uint64_t reserve_bytes; /* must stay free for reading to continue */
@@ -27,13 +27,13 @@ struct fr_shared_disk {
 
 struct fr_upkeep_loop {
     struct fr_shared_disk shared;
-    /* given */
+    /* The loop is given these members and does not own them. */
     const struct fr_loop_context *context;
     struct fr_durable *durable;
     struct fr_publisher *publisher;
     struct fr_trainer *trainer;
     const struct fr_shared_durable *appended;
-    /* own */
+    /* The members below belong to the loop alone. */
     uint64_t acknowledged; /* the acknowledged epoch that was last passed to the journal */
     uint64_t disk_looked_ns;
     bool hold_reported; /* /healthz reports that publishing is held */

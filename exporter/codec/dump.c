@@ -2,7 +2,7 @@
  * and handed to the sink; nothing else is kept, so a dump of any size needs the memory of its
  * longest line.
  *
- * It does not collect or sort. */
+ * The writer does not collect or sort. */
 #include "codec/dump.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ void fr_dump_release(struct fr_dump *dump)
     *dump = (struct fr_dump){0};
 }
 
-/* Returns the values that a replica has of a row in i8. */
+/* Returns the values of a row as a replica holds them after i8. */
 static const void *in_steps(struct fr_dump *dump, const void *values, uint64_t count)
 {
     fr_buffer_clear(&dump->steps);
@@ -60,7 +60,7 @@ enum fr_status fr_dump_line(struct fr_dump *dump)
     return refused == 0 ? FR_OK : FR_E_IO;
 }
 
-/* Names ascend; with the same name (rows of one table) the key does. */
+/* Whether the line keeps the order: names ascend, and keys ascend among the rows of one table. */
 static bool in_order(struct fr_dump *dump, int phase, const char *name, uint64_t key)
 {
     size_t size = strlen(name);

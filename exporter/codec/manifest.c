@@ -486,7 +486,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Checks what no value shows on its own. */
+/* Checks what no single value shows. */
 static enum fr_status check_whole(struct parser *parser)
 {
     struct fr_manifest *manifest = &parser->manifest;

@@ -66,8 +66,8 @@ static const char *const field_names[FIELDS] = {
 
 struct value {
     bool present;
-    struct fr_token token;      /* the first of the value */
-    const uint8_t *begin, *end; /* all its bytes */
+    struct fr_token token;      /* the first token of the value */
+    const uint8_t *begin, *end; /* all bytes of the value */
 };
 
 struct parse {
@@ -120,7 +120,7 @@ static enum fr_status scan_map(struct parse *parse, struct fr_cursor *cursor)
 static void open_cursor(struct fr_cursor *cursor, const uint8_t *begin, const uint8_t *end)
 {
     fr_cursor_init(cursor, FR_FORMAT_MSGPACK, begin, (size_t)(end - begin), NULL);
-    cursor->string_max = UINT32_MAX; /* cfg may be as long as a record */
+    cursor->string_max = UINT32_MAX; /* `cfg` may be as long as a record */
 }
 
 /* Reads bytes that must be one map and nothing else. */

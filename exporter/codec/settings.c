@@ -7,7 +7,7 @@
  * parts, per part: text name, u32 dim; last a u32 CRC32C of all bytes before it. The same settings
  * give the same bytes: another head rotates the journal file.
  *
- * Thread: any, no state. It does not look inside cfg. */
+ * Thread: any, no state. The content of cfg is not read. */
 #include "codec/codec.h"
 
 #include <stdlib.h>

@@ -44,7 +44,7 @@ struct writer {
     struct fr_buffer record;
     msgpack_packer packer;
     uint32_t partition, piece;
-    uint64_t n_rows, n_drops; /* of this partition so far */
+    uint64_t n_rows, n_drops; /* rows and drops of this partition so far */
     size_t *at, *end;         /* [n_tables] this partition's rows and drops */
     size_t *stop;             /* [n_tables] after the last row of the table */
     bool any_drops;
@@ -153,8 +153,8 @@ static void put_keys(struct writer *w, size_t count)
     w->record.size += count * KEY_SIZE;
 }
 
-/* Picks the next rows (or drops) of the table in this partition, at most `limit`; *from moves past
- * them. */
+/* Picks the next rows (or drops) of the table in this partition, at most `limit`, and moves
+ * *from past them. */
 static size_t pick(struct writer *w, uint32_t table, bool drops, size_t limit, size_t *from)
 {
     size_t count = 0;
@@ -423,8 +423,8 @@ static enum fr_status check_epoch(struct writer *w)
     return i == epoch->n_rows ? check_dense(epoch) : FR_E_INVALID;
 }
 
-/* Notes which of the epoch's rows are the partition's; they follow one another within a table,
- * since the partition grows with the key. */
+/* Notes which of the epoch's rows are in the partition. Within a table these rows follow one
+ * another, because the number of the partition grows with the key. */
 static void begin_partition(struct writer *w, uint32_t partition)
 {
     const struct fr_delta_row *rows = w->epoch->rows;
@@ -513,7 +513,7 @@ void fr_delta_stream_to(struct fr_delta_stream *stream, fr_delta_sink *sink, voi
     stream->writer.saturated = saturated;
 }
 
-/* A part of a partition: its pieces and rows are counted on. */
+/* Writes a part of a partition. The counts of pieces and rows continue from the parts before. */
 static enum fr_status write_part(struct fr_delta_stream *stream, uint32_t partition,
                                  enum fr_status (*write)(struct writer *w, const void *part), const void *part)
 {
@@ -527,7 +527,7 @@ static enum fr_status write_part(struct fr_delta_stream *stream, uint32_t partit
     return status;
 }
 
-/* Piece 0 and the model. */
+/* Writes piece 0 and the model. */
 static enum fr_status part_begin(struct writer *w, const void *part)
 {
     (void)part;

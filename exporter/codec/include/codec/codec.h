@@ -58,15 +58,16 @@ static inline uint32_t fr_delta_partition(uint64_t key, uint32_t np)
     return (uint32_t)(((key >> 32) * np) >> 32);
 }
 
-/* Converts f32 to f16 bits and back. It rounds half to even and saturates at 65504, which
- * *saturated counts; NaN stays NaN. */
+/* Converts f32 to f16 bits and back. The conversion rounds half to even and saturates at 65504;
+ * *saturated counts the values that saturate. NaN stays NaN. */
 uint16_t fr_f16_from_f32(float value, uint64_t *saturated);
 float fr_f32_from_f16(uint16_t bits);
-/* The same for count values, of any alignment both; the same bits on every processor. */
+/* Converts `count` values from f32 to f16. Neither array needs alignment. The bits are the same
+ * on every processor. */
 void fr_f16_from_f32s(const uint8_t *values, size_t count, uint8_t *out, uint64_t *saturated);
 void fr_codec_bf16(const uint8_t *values, size_t count, uint8_t *out, uint64_t *saturated);
-/* A row of a part: what its i8 values are multiplied by, and these. A NaN is 0; infinities are the
- * largest of the finite ones, and saturate. */
+/* Two functions for one row of a part: the factor of its i8 values, and the values. NaN becomes
+ * 0. Infinities become the largest finite step, and count as saturated. */
 float fr_codec_i8_scale(const uint8_t *values, size_t count);
 float fr_codec_i8(const uint8_t *values, size_t count, int8_t *out, uint64_t *saturated);
 /* Returns what a replica holds for `value` under this quantization (f32, f16, bf16; i8 is per
@@ -94,7 +95,7 @@ struct fr_delta_commit {
     const struct fr_delta_auc *auc;
     uint32_t n_offsets; /* sorted by topic, then partition */
     const struct fr_delta_offset *offsets;
-    struct { /* snap; name NULL: nil */
+    struct { /* snapshot; name NULL: nil */
         const char *name;
         uint64_t bytes;
         uint8_t sha256[32];
@@ -114,11 +115,11 @@ struct fr_delta_dense {
     uint32_t shape[2];
     uint64_t n_values;
     const void *values; /* f32, may be unaligned */
-    bool exact;         /* f32 on the wire and in dumps whatever the settings quantize to */
+    bool exact;         /* stays f32 on the wire and in dumps, whatever the settings quantize to */
 };
 
-/* In what form a parameter is published when rows are in `quantize`: statistics in f32, and all
- * under i8. */
+/* Returns the form in which a parameter is published when rows are in `quantize`: f32 for
+ * statistics, and for all parameters if `quantize` is i8. */
 enum fr_codec_quantize fr_delta_dense_quantize(const struct fr_delta_dense *dense, enum fr_codec_quantize quantize);
 
 struct fr_delta_rewind {
@@ -143,29 +144,29 @@ struct fr_delta_epoch {
  * bytes are valid during the call. A status other than FR_OK stops. */
 typedef enum fr_status fr_delta_sink(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size);
 /* Adds the number of values that were cut to the largest finite f16 to *saturated. FR_E_INVALID:
- * the input's order; FR_E_LIMIT: piece_max; FR_E_STATE: a record was made that no reader takes, and
- * was not given to the sink. */
+ * the input's order; FR_E_LIMIT: piece_max; FR_E_STATE: a record was made that readers would
+ * refuse; it was not given to the sink. */
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
                               fr_delta_sink *sink, void *self, uint64_t *saturated) FR_MUST_CHECK;
 
-/* The same for an epoch too large to be held in memory, written part by part. The head has
- * timeline, epoch, from, digest and previous; its rows, dense parameters and commit are ignored.
- * Parts must come in the order of the functions below, rows by ascending table. Across calls, the
- * keys of a table may come in any order, each key once. Settings are borrowed until free.
- * FR_E_LIMIT: a part does not fit piece_max; nothing of that record was given to the sink. */
+/* Writes an epoch that is too large to be held in memory, part by part. The head has timeline,
+ * epoch, from, digest and previous; its rows, dense parameters and commit are ignored. Parts
+ * must come in the order of the functions below, rows by ascending table. Across calls, the keys
+ * of a table may come in any order, each key once. Settings are borrowed until free. FR_E_LIMIT:
+ * a part does not fit piece_max; nothing of that record was given to the sink. */
 struct fr_delta_stream;
 struct fr_delta_stream *fr_delta_stream_new(const struct fr_codec_settings *settings, const struct fr_delta_epoch *head,
                                             fr_delta_sink *sink, void *self);
 void fr_delta_stream_free(struct fr_delta_stream *stream);
-/* Later parts go to another sink. */
+/* Directs later parts to another sink. */
 void fr_delta_stream_to(struct fr_delta_stream *stream, fr_delta_sink *sink, void *self, uint64_t *saturated);
-/* After the rewind, when the head has one. */
+/* Writes the model. Call it after the rewind, if the head has one. */
 enum fr_status fr_delta_stream_model(struct fr_delta_stream *stream) FR_MUST_CHECK;
-/* Rows only, no drops; sorted by (table, key). */
+/* Writes rows (no drops), sorted by (table, key). */
 enum fr_status fr_delta_stream_rows(struct fr_delta_stream *stream, const struct fr_delta_row *rows,
                                     size_t n) FR_MUST_CHECK;
 enum fr_status fr_delta_stream_dense(struct fr_delta_stream *stream, const struct fr_delta_dense *dense) FR_MUST_CHECK;
-/* One of every partition. */
+/* Writes the commit of every partition. */
 enum fr_status fr_delta_stream_commit(struct fr_delta_stream *stream,
                                       const struct fr_delta_commit *commit) FR_MUST_CHECK;
 
@@ -232,7 +233,7 @@ struct fr_delta_record {
             uint64_t previous;
             int64_t wm_ms, t_ms;
             uint64_t samples;
-            /* the MessagePack values, for those who want them */
+            /* the MessagePack values, for callers that need them */
             const uint8_t *auc, *offsets, *snap;
             size_t auc_size, offsets_size, snap_size;
         } commit;

@@ -76,9 +76,10 @@ struct fr_manifest {
 enum fr_status fr_manifest_name(const struct fr_manifest *manifest, char out[FR_MANIFEST_NAME_MAX]) FR_MUST_CHECK;
 /* Appends the manifest as text. The same manifest gives the same bytes. */
 void fr_manifest_print(const struct fr_manifest *manifest, struct fr_buffer *out);
-/* Fills *out only on success. FR_E_UNSUPPORTED: another `v`, or a parent; FR_E_LIMIT; FR_E_CORRUPT:
- * other bytes than the sum at the end is of; FR_E_INVALID with the place. Unknown keys are passed
- * over. What is accepted is safe to index: names, np, and partitions below it. */
+/* Fills *out only on success. FR_E_UNSUPPORTED: another `v`, or a parent; FR_E_LIMIT;
+ * FR_E_CORRUPT: the sum at the end is not that of the bytes; FR_E_INVALID, with the place.
+ * Unknown keys are passed over. What is accepted is safe to index: names, np, and partitions
+ * below it. */
 enum fr_status fr_manifest_parse(const void *bytes, size_t size, struct fr_manifest *out,
                                  struct fr_err *err) FR_MUST_CHECK;
 void fr_manifest_release(struct fr_manifest *manifest);
@@ -88,8 +89,9 @@ uint64_t fr_manifest_rows(const struct fr_manifest *manifest);
 
 /* ---- a directory ---- */
 
-/* Writes the path of the snapshot that `directory` is (it has a MANIFEST.json), or of the one that
- * its file CURRENT names. FR_E_NOT_FOUND: neither; FR_E_CORRUPT: CURRENT names none. */
+/* Writes the path of a snapshot: `directory` itself if it has a MANIFEST.json, otherwise the
+ * snapshot that its file CURRENT names. FR_E_NOT_FOUND: neither; FR_E_CORRUPT: CURRENT names
+ * none. */
 enum fr_status fr_manifest_find(const char *directory, char path[PATH_MAX], struct fr_err *err) FR_MUST_CHECK;
 /* Reads and parses dir/MANIFEST.json; its SHA-256 and size go to *sha256 and *size (may be NULL).
  * FR_E_NOT_FOUND: no snapshot there; FR_E_DENIED, FR_E_IO, and what parsing gives. */
@@ -99,10 +101,10 @@ enum fr_status fr_manifest_read(const char *dir, struct fr_manifest *out, struct
  * FR_E_NOT_FOUND: the text names the file. */
 enum fr_status fr_manifest_check_sizes(const char *dir, const struct fr_manifest *manifest,
                                        struct fr_err *err) FR_MUST_CHECK;
-/* Visits the records of one file in order; they are valid during the call. A status of visit other
- * than FR_OK ends it and is returned. FR_E_CORRUPT: another size or SHA-256, or cut records, which
- * may be known only after all were visited: a visitor keeps back what it must not show before
- * FR_OK. Memory: one record. */
+/* Visits the records of one file in order; they are valid during the call. A status of visit
+ * other than FR_OK ends it and is returned. FR_E_CORRUPT: another size or SHA-256, or cut
+ * records. That may be known only after all records were visited, so a visitor must not make
+ * anything visible before FR_OK. Memory: one record. */
 typedef enum fr_status fr_manifest_visit(void *self, const void *bytes, size_t size, struct fr_err *err);
 enum fr_status fr_manifest_records(const char *dir, const struct fr_manifest_file *file, fr_manifest_visit *visit,
                                    void *self, struct fr_err *err) FR_MUST_CHECK;
