@@ -115,8 +115,8 @@ static void end_lateness(struct fr_trainer *trainer, uint64_t now_ns)
 
 /* ---- how much is produced ---- */
 
-/* In lockstep mode the open epoch is not counted, because its cut does not depend on time and may
- * need batches that a pause would keep from arriving. */
+/* In lockstep mode the open epoch is not counted, because its cut depends on batches and not on
+ * time, and a pause would keep those batches from arriving. */
 static void measure_produced(struct fr_trainer *trainer)
 {
     struct fr_cuts *cuts = &trainer->cuts;

@@ -22,7 +22,8 @@
 
 enum {
     MEASURE_EVERY_NS = 100000000,
-    /* a measurement follows a fall of the memory outside the store by 1/FALL_SHARE of the fall */
+    /* if the memory outside the store has fallen, each measurement follows by 1/FALL_SHARE of
+     * the fall */
     FALL_SHARE = 256,
     /* 1/MARGIN_SHARE of the limit stays free for what is taken between two measurements */
     MARGIN_SHARE = 32,
@@ -80,7 +81,8 @@ static void raise_floor(struct fr_trainer *trainer, uint64_t over)
 bool fr_trainer_waits_for_memory(struct fr_trainer *trainer, char *text, size_t size)
 {
     fr_trainer_measure_memory(trainer, fr_mono_ns(trainer->options.clock));
-    /* Read before the relief, which a fold that ends meanwhile has not helped yet. */
+    /* The folded epoch is read before rows are evicted: a fold that ends in between has not made
+     * rows clean for this eviction. */
     uint64_t folded = fr_store_folded(trainer->store);
     uint64_t over = fr_store_relieve(trainer->store);
     trainer->memory.cut_wanted = false;

@@ -95,7 +95,7 @@ static int by_time(const void *a, const void *b)
  * does not decide it. */
 static int64_t median_time(const struct fr_batch *batch)
 {
-    int64_t *times = fr_alloc(batch->n_samples, sizeof(*times)); /* once in a history */
+    int64_t *times = fr_alloc(batch->n_samples, sizeof(*times)); /* allocated once in a history */
     uint32_t n = 0;
     for (uint32_t i = 0; i < batch->n_samples; i++)
         if (batch->role[i] == FR_ROLE_TRAIN)
@@ -120,7 +120,8 @@ static void begin_plan(const struct fr_trainer *trainer, struct fr_plan *plan, i
     plan->watermark_held = false;
     if (step_ms > 0 && latest_ms > watermark_ms) {
         from_ms = from_ms == INT64_MIN ? median_time(batch) : from_ms;
-        if (latest_ms > from_ms && latest_ms - from_ms > step_ms) { /* both above 0: no overflow */
+        /* both times are above 0, so the difference does not overflow */
+        if (latest_ms > from_ms && latest_ms - from_ms > step_ms) {
             latest_ms = from_ms + step_ms;
             plan->watermark_held = true;
         }
@@ -187,7 +188,7 @@ void fr_pipeline_slice_idle(struct fr_trainer *trainer, uint64_t now_ns)
         now_ns - pipeline->last_idle_ns < IDLE_SLICE_NS)
         return;
     if (fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max)
-        return; /* a cut must come first, which may have to wait */
+        return; /* a cut must come first, and it may have to wait */
     pipeline->last_idle_ns = now_ns;
     if (fetch_values(trainer) && fr_store_slice_idle(trainer->store, trainer->history.watermark_ms))
         fr_trainer_lookout_scan(trainer);

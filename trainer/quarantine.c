@@ -23,7 +23,8 @@
 #include "batch/records.h"
 
 enum {
-    RANGES_MAX = 64, /* a range and its halves, 32 bits deep */
+    /* ranges that wait at once: each halving of a 32-bit number of samples leaves at most two */
+    RANGES_MAX = 64,
     REASON_MAX = 512,
     LOG_EVERY_NS = 1000000000,
 };
@@ -235,8 +236,8 @@ static bool hold_is_due(const struct fr_trainer_history *history)
     return history->bad_streak >= FR_QUARANTINE_STREAK_MAX && history->bad_streak_samples >= FR_QUARANTINE_SAMPLES_MIN;
 }
 
-/* Counts one more batch of which nothing trained although something should have (bad), or of which
- * something trained. */
+/* Counts one more bad batch (nothing of it was trained although something should have been), or
+ * one more good batch (something of it was trained). */
 static void lengthen_streak(struct fr_trainer_history *history, bool bad, uint32_t n_left_out)
 {
     uint32_t *streak = bad ? &history->bad_streak : &history->good_streak;

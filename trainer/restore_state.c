@@ -39,7 +39,7 @@ struct restoring {
     uint8_t *dense;                   /* [parameters] which of its sections were read: DENSE_* */
     bool store, own, shared, metrics; /* which of the other sections were read */
     struct fr_buffer store_section;
-    enum fr_status begun; /* of fr_store_restore_begin */
+    enum fr_status begun; /* the result of fr_store_restore_begin */
     struct fr_err err;
     struct fr_metrics_restore tasks;
 };
@@ -106,7 +106,8 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
         return fr_store_restore_expiry(trainer->store, bytes, size);
     if (strcmp(name, FR_SECTION_STORE) == 0) {
         restoring->store = true;
-        fr_buffer_append(&restoring->store_section, bytes, size); /* used after the images */
+        /* used after the images were read */
+        fr_buffer_append(&restoring->store_section, bytes, size);
         return FR_OK;
     }
     if (strcmp(name, FR_SECTION_TRAINER) == 0) {
@@ -130,8 +131,8 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
     return FR_OK;
 }
 
-/* Checks that every section was read, from whichever epoch. The next epochs need not contain what
- * was read until it changes. */
+/* Checks that every section was read, from whichever epoch. Until something that was read
+ * changes, the next epochs need not contain it. */
 static enum fr_status check_whole(const struct restoring *restoring, struct fr_err *err)
 {
     struct fr_trainer *trainer = restoring->trainer;

@@ -202,7 +202,8 @@ static enum fr_status return_batch(struct fr_trainer *trainer)
         if (status != FR_OK)
             return status;
     } else {
-        fr_pipeline_move(trainer, FR_MOVE_CONCLUDE); /* only marks the end of the stream */
+        /* this batch only marks the end of the stream */
+        fr_pipeline_move(trainer, FR_MOVE_CONCLUDE);
     }
     if (batch->end_of_stream)
         trainer->life = FR_TRAINER_ENDS;
@@ -248,9 +249,10 @@ static enum fr_status drain(struct fr_trainer *trainer)
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 {
     uint64_t now_ns = fr_mono_ns(trainer->options.clock);
-    enum fr_status status = fr_store_failure(trainer->store, err); /* of a slice, or of a lookup */
+    /* the failure of a slice, or of a lookup */
+    enum fr_status status = fr_store_failure(trainer->store, err);
     if (status == FR_OK)
-        status = fr_graph_failure(trainer->graph, err); /* of a cut, or of a slice */
+        status = fr_graph_failure(trainer->graph, err); /* the failure of a cut, or of a slice */
     if (status != FR_OK)
         return status;
     if (trainer->pipeline.current) /* there was no room for a dead letter */

@@ -84,7 +84,7 @@ struct fr_cuts {
     /* The number of changes (fr_parameter.changes) at the newest epoch that journaled the
      * parameter, or published it. FR_NEVER: no epoch has. */
     uint64_t *journaled, *published; /* [parameters] */
-    uint64_t journaled_shared;       /* likewise for what parameters share */
+    uint64_t journaled_shared;       /* the same for what parameters share */
     /* the next cut publishes the model record and all parameters */
     bool other_model;
     /* A section for the next cut (fr_trainer_carry); its name is empty if there is none. */
@@ -93,7 +93,8 @@ struct fr_cuts {
     bool consumed; /* a batch was applied since the last cut */
     /* monotonic times of the last cut, and of the last one that published dense parameters */
     uint64_t last_ns, last_dense_ns;
-    /* the time since which a due cut with samples has been impossible; 0: none is */
+    /* the time since which a due cut with samples has been impossible; 0: no due cut is
+     * impossible */
     uint64_t due_ns;
     bool late_reported;           /* the log has reported that this cut is late */
     uint64_t bytes;               /* bytes of all epochs cut */

@@ -1,13 +1,14 @@
 /* The first layer of a target attention (Zhou et al. 2018, DIN) over [q, k, q - k, q o k], of all
  * entries at once.
  *
- * With Q, K, D, P the kernel's rows for the four parts, a step's output is k (K - D) + (q o k) P +
- * c with c = q (Q + D) + b of its entry. So two products over all steps and one over all entries
- * take the place of the processor's small ones for each entry, and nothing wider than a key is
- * written.
+ * With Q, K, D, P the kernel's rows for the four parts, a step's output is k (K - D) + (q o k) P
+ * + c with c = q (Q + D) + b of its entry. So two products over all steps and one over all
+ * entries replace the small products that the processor computes for each entry, and nothing
+ * wider than a key is stored.
  *
- * Going back, with s the sum of an entry's g and t = g P': keys get g (K - D)' + q o t, the query s
- * (Q + D)' + sum of k o t, and the kernel's parts q' s, k' g, their difference and (q o k)' g. */
+ * In the backward pass, let s be the sum of an entry's g, and t = g P'. The gradient of the keys
+ * is g (K - D)' + q o t, that of the query is s (Q + D)' + sum of k o t, and those of the
+ * kernel's parts are q' s, k' g, their difference and (q o k)' g. */
 #include "kernel.h"
 
 struct attention_step {
@@ -15,7 +16,7 @@ struct attention_step {
     uint32_t first, rows;
     float *of_keys, *of_query; /* [width, units] K - D, Q + D */
     float *outer, *crossed;    /* [width, units] q' s, k' g */
-    float *entries;            /* [entries, units] c; going back s */
+    float *entries;            /* [entries, units] c; in the backward pass s */
     float *products;           /* [rows, width] q o k */
     float *turned;             /* [rows, width] t; then [entries, width] q where there are steps */
 };
@@ -42,7 +43,7 @@ static struct attention_step step_of(const struct fr_device_attention *call)
     return step;
 }
 
-/* Row j of part 0 to 3 of the kernel, or of its gradient. */
+/* Returns the index of row j of part 0 to 3 of the kernel, or of the kernel's gradient. */
 FR_DEVICE size_t kernel_at(const struct fr_attention_dense *a, uint32_t part, size_t j, uint32_t o)
 {
     return ((size_t)part * a->width + j) * a->units + o;
@@ -58,7 +59,7 @@ FR_KERNEL(attention_kernel_kernel, struct attention_step)
     }
 }
 
-/* q o k of every step of an entry, column by column. */
+/* Computes q o k of every step of an entry, column by column. */
 FR_KERNEL(attention_products_kernel, struct attention_step)
 {
     FR_EACH (at, (size_t)(c.a.steps.entry_end - c.a.steps.entry_begin) * c.a.width) {
@@ -90,7 +91,7 @@ FR_KERNEL(attention_relu_kernel, struct attention_step)
     }
 }
 
-/* out (+)= left right, of f32 whatever the precision. */
+/* out = left right, or out += left right; in f32 whatever the precision is. */
 static struct fr_product product_of(size_t m, size_t n, size_t k, bool accumulate)
 {
     struct fr_product product;
@@ -126,7 +127,7 @@ static struct fr_view from_step(struct fr_view view, size_t step)
     return view;
 }
 
-/* P, the last part of the kernel or of its gradient. */
+/* Returns P, the last part of the kernel, or of the kernel's gradient. */
 static struct fr_view products_part(const struct fr_attention_dense *a, const float *kernel)
 {
     return dense_view((float *)kernel + 3 * (size_t)a->width * a->units, a->units);
@@ -159,7 +160,8 @@ void fr_device_attention_dense(struct fr_device_queue *queue, const struct fr_de
 
 /* ---- backward ---- */
 
-/* s of every entry, steps ascending; with a relu, its gradient first. */
+/* Computes s of every entry, steps ascending. With a relu, the gradient of the relu is applied
+ * first. */
 FR_KERNEL(attention_sums_kernel, struct attention_step)
 {
     FR_EACH (at, (size_t)(c.a.steps.entry_end - c.a.steps.entry_begin) * c.a.units) {
@@ -204,7 +206,8 @@ FR_KERNEL(attention_parts_kernel, struct attention_step)
     }
 }
 
-/* The query of an entry without steps may be anything: its s is 0, and 0 times that must be 0. */
+/* The query of an entry without steps may be any number, also one that is not finite. Its s is
+ * 0, and the product of both must be 0. */
 FR_KERNEL(attention_query_kernel, struct attention_step)
 {
     FR_EACH (at, (size_t)(c.a.steps.entry_end - c.a.steps.entry_begin) * c.a.width) {

@@ -1,9 +1,10 @@
 /* Sums down the columns of a batch: gradients of biases, scales and slopes, moments. Also the sums
  * along rows that go with them (layer_norm, sums of rows).
  *
- * In two kernels: blocks of COLUMN_ROWS rows are summed in ascending order, then the blocks, in
- * ascending order: the processor's chunks, when those have 128 rows. The parts lie in the queue's
- * workspace. A sum along a row is a warp's: lane l has elements l, l + 32, .., joined by a tree. */
+ * There are two kernels. The first sums the rows of each block of COLUMN_ROWS rows, the second
+ * sums the blocks, both in ascending order. This is the order of the processor if its chunks
+ * have 128 rows. The sums of blocks lie in the queue's workspace. A sum along a row belongs to a
+ * warp: lane l has elements l, l + 32, .., and the lanes are joined by a tree. */
 #include "kernel.h"
 
 enum { COLUMN_ROWS = 128 };

@@ -1,16 +1,17 @@
-/* Kernels of the dense parameters' updates: the rules of ops/row.h, one thread an element.
+/* Kernels of the dense parameters' updates: the rules of ops/row.h, with one thread for each
+ * element.
  *
- * They do nothing once the queue's flag is set. What is left of a clipped gradient is computed here
- * too, from sums of squares, so that nobody waits for them. */
+ * They do nothing once the queue's flag is set. The factors of clipped gradients are computed
+ * here, too, from sums of squares, so that the host does not wait for these sums. */
 #include "kernel.h"
 
 struct dense_call {
     struct fr_dense_update update;
-    const float *factors; /* of mean_scale and scale; NULL: 1 */
+    const float *factors; /* factors of the pace's mean_scale and scale; NULL: 1 */
     const uint32_t *flag;
 };
 
-/* The rule for element i; s is the gradient of the step, scaled. */
+/* Applies the rule to element i; s is the gradient of the step, scaled. */
 FR_DEVICE void dense_rule(const struct fr_dense_update *u, size_t i, float s)
 {
     const struct fr_optimizer *o = &u->optimizer;
@@ -32,14 +33,14 @@ FR_DEVICE void dense_rule(const struct fr_dense_update *u, size_t i, float s)
     case FR_OPT_ADAM:
         fr_adam_element(w, &u->state0[i], &u->state1[i], s, pace, o->eps);
         break;
-    case FR_OPT_ADAMW: /* decay first, as PyTorch does */
+    case FR_OPT_ADAMW: /* the decay is applied first, as in PyTorch */
         *w = fr_cut(*w * pace->shrink, FR_VALUE_MAX);
         fr_adam_element(w, &u->state0[i], &u->state1[i], s, pace, o->eps);
         break;
     case FR_OPT_FTRL:
         fr_ftrl_element(w, &u->state0[i], &u->state1[i], s, o);
         break;
-    case FR_OPT_ADAGRAD_ROWWISE: /* optimizers of rows: refused when the graph is made */
+    case FR_OPT_ADAGRAD_ROWWISE: /* optimizers of rows only; refused when the graph is made */
     case FR_OPT_ADAM_ROWWISE:
     case FR_OPT_GROUP_FTRL:
         break;
@@ -74,7 +75,7 @@ void fr_device_update_dense(struct fr_device_queue *queue, const struct fr_dense
     fr_device_update_dense_clipped(queue, update, NULL);
 }
 
-/* One thread: a network has some hundred parameters. */
+/* One thread suffices, because a network has some hundred parameters. */
 FR_KERNEL(clip_norms_kernel, struct fr_device_clip)
 {
     if (fr_thread() != 0)

@@ -1,8 +1,9 @@
 /* Kernels over elements: moves, activations, normalisation forward, dropout, dense transforms.
  *
- * One thread an element, neighbours along a row, so that a warp reads whole lines. The numbers are
- * the processor's: every element is the same expression of base/math.h, compiled without fused
- * multiply-adds. Sums down columns are in columns.cu. */
+ * Each element has one thread, and neighbours in a row have neighbouring threads, so a warp
+ * reads whole lines. The numbers equal those of the processor: every element is the same
+ * expression of base/math.h, compiled without fused multiply-adds. Sums down columns are in
+ * columns.cu. */
 #include "kernel.h"
 #include "ops/dropout.h"
 
@@ -148,7 +149,7 @@ FR_KERNEL(bias_activate_kernel, struct bias_call)
     FR_EACH (at, (size_t)c.m * c.n) {
         struct fr_cell cell = fr_cell_of(at, c.n);
         float z = *fr_cell_at(c.y, cell) + c.bias[cell.column];
-        /* NaN stays NaN: the check of the logits must see it */
+        /* NaN stays NaN, so that the check of the logits finds it */
         *fr_cell_at(c.y, cell) = c.relu && z < 0.0f ? 0.0f : z;
     }
 }
@@ -231,7 +232,8 @@ void fr_device_activate(struct fr_device_queue *queue, const struct fr_activate 
     FR_LAUNCH(queue, activate_kernel, fr_queue_blocks(queue, (size_t)call->m * call->n), *call);
 }
 
-/* What the gradient g of an element becomes; only what a kind reads is read. */
+/* Returns the gradient of an element before the activation, from its gradient g after it. Only
+ * values that this kind of activation needs are read. */
 FR_DEVICE float through_activation(const struct fr_activate *c, struct fr_cell cell, float g)
 {
     uint32_t j = cell.column;

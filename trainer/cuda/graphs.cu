@@ -1,14 +1,15 @@
-/* Graphs of a card: what a recording starts becomes a CUDA graph by stream capture; later steps of
- * the same shape change the arguments of its kernels and launch it.
+/* Graphs of a card. Stream capture turns what a recording starts into a CUDA graph. Later steps
+ * of the same shape change the arguments of the graph's kernels and launch the graph.
  *
- * When to make a graph, and which one fits, is decided in recording.cu. An error while a graph is
- * made is none of the queue's: the step is started call by call instead. */
+ * When to make a graph, and which one fits, is decided in recording.cu. An error while a graph
+ * is made does not count as an error of the queue, because the step is then started call by
+ * call. */
 #include "runtime.h"
 
 struct graph {
-    cudaGraph_t captured; /* `nodes` are its: they are gone with it */
+    cudaGraph_t captured; /* owns `nodes`, which end with it */
     cudaGraphExec_t exec;
-    cudaGraphNode_t *nodes; /* of what the recording starts; of kernels alone */
+    cudaGraphNode_t *nodes; /* one for each call of the recording; set for kernels only */
 };
 
 static void start_all(struct fr_device_queue *queue, const struct fr_recording *recording)
@@ -21,7 +22,7 @@ static void drop_graph(struct fr_device_queue *queue, void *made)
 {
     struct graph *graph = (struct graph *)made;
     if (graph->exec) {
-        (void)cudaStreamSynchronize(queue->stream); /* it may be on its way */
+        (void)cudaStreamSynchronize(queue->stream); /* the graph may be running */
         (void)cudaGraphExecDestroy(graph->exec);
     }
     if (graph->captured)
@@ -30,7 +31,7 @@ static void drop_graph(struct fr_device_queue *queue, void *made)
     free(graph);
 }
 
-/* What was captured last. */
+/* Returns the node that was captured last. */
 static cudaGraphNode_t newest_node(const struct fr_device_queue *queue)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -41,7 +42,8 @@ static cudaGraphNode_t newest_node(const struct fr_device_queue *queue)
     return nodes[0];
 }
 
-/* An error on the way is none of the queue's: the step can be started call by call. */
+/* An error in this function does not count as an error of the queue, because the step can be
+ * started call by call. */
 static void *make_graph(struct fr_device_queue *queue, const struct fr_recording *recording)
 {
     struct graph *graph = (struct graph *)calloc(1, sizeof(*graph));
@@ -63,7 +65,7 @@ static void *make_graph(struct fr_device_queue *queue, const struct fr_recording
         return graph;
     (void)cudaGetLastError();
     if (capturing)
-        queue->status = FR_OK; /* as it was before */
+        queue->status = FR_OK; /* the status before the capture */
     drop_graph(queue, graph);
     return NULL;
 }

@@ -1,17 +1,19 @@
-/* GRU and AUGRU over the ragged steps of a batch: time by time, all entries that have a step at
- * once, one product each; plan says which (struct fr_device_gru), so the host never asks.
+/* GRU and AUGRU over the ragged steps of a batch. For each time there is one product over all
+ * entries that have a step at this time. The lists of these entries are arguments (struct
+ * fr_device_gru), so the host waits for nothing.
  *
- * Entries without a step cost nothing. Those whose step is masked keep their state: they take part
- * in the product with zeros, and give zeros going back. */
+ * Entries without a step cost nothing. Entries whose step is masked keep their state: they take
+ * part in the product with zeros, and pass zeros in the backward pass. */
 #include "kernel.h"
 
 struct gru_step {
     struct fr_gru gru;
     uint32_t t, rows;
-    const uint32_t *entries; /* [rows] with a step t */
-    float *carry;            /* [entries, units] gradient of the state after the step at hand */
-    float *hidden;           /* [rows, units] state before it; then its gradient by the kernel */
-    float *sums;             /* [rows, 3 units] h U; going back, gradients of h U + c */
+    const uint32_t *entries; /* [rows] the entries that have a step t */
+    float *carry;            /* [entries, units] gradient of the state after the present step */
+    /* [rows, units] state before the step; then the gradient of that state through the kernel */
+    float *hidden;
+    float *sums; /* [rows, 3 units] h U; in the backward pass gradients of h U + c */
 };
 
 FR_DEVICE size_t gru_row(const struct gru_step *c, size_t row)
@@ -99,8 +101,8 @@ void fr_device_gru(struct fr_device_queue *queue, const struct fr_device_gru *ca
 
 /* ---- backward ---- */
 
-/* The gradient of each state joins what comes from later; a warp has an entry, for the score's
- * gradient is a sum over units. */
+/* Adds the gradient of each state to that from later steps. Each entry has a warp, because the
+ * gradient of the score is a sum over units. */
 FR_KERNEL(gru_backward_kernel, struct gru_step)
 {
     uint32_t u = c.gru.units;
@@ -138,7 +140,7 @@ FR_KERNEL(gru_backward_kernel, struct gru_step)
     }
 }
 
-/* What went through the kernel reaches the states before. */
+/* Adds the gradients that pass through the kernel to the states before the step. */
 FR_KERNEL(gru_through_kernel, struct gru_step)
 {
     FR_EACH (at, (size_t)c.rows * c.gru.units) {
@@ -174,7 +176,7 @@ void fr_device_gru_backward(struct fr_device_queue *queue, const struct fr_devic
         struct fr_view sums = {step.sums, 3 * u};
         if (call->call.bias_gradient)
             fr_device_add_columns(queue, step.rows, 3 * (uint32_t)u, sums, call->call.bias_gradient);
-        if (t == 0) /* the first state is zeros and no parameter */
+        if (t == 0) /* the first state is zeros and not a parameter */
             continue;
         if (call->call.kernel_gradient)
             gru_kernel_gradient(queue, &step);

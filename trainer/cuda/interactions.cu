@@ -1,14 +1,15 @@
 /* Kernels over several inputs: sums and products of pairs, cross, mixture of experts.
  *
- * A thread has one column of one row and goes over the inputs in their order; dot products are a
- * warp's. Gradients may be one view several times: a thread adds to its own column, input after
- * input. The lists of views are device memory. */
+ * A thread computes one column of one row and loops over the inputs in their order; a dot
+ * product belongs to a warp. The same view may occur several times among the gradients, because
+ * a thread adds to its own column, one input after another. The lists of views are device
+ * memory. */
 #include "kernel.h"
 
 struct bi_call {
     uint32_t m, n, count;
     const struct fr_view *in;
-    struct fr_view out; /* backward: the gradient */
+    struct fr_view out; /* in the backward pass the gradient of `out` */
     const struct fr_view *in_gradient;
 };
 
@@ -90,7 +91,7 @@ void fr_device_product_backward(struct fr_device_queue *queue, const struct fr_i
     FR_LAUNCH(queue, product_backward_kernel, fr_queue_blocks(queue, (size_t)call->m * call->n), *call);
 }
 
-/* A warp has a row's pairs, one after the other. */
+/* Each row has a warp, which computes the pairs one after another. */
 FR_KERNEL(dot_interaction_kernel, struct fr_interaction)
 {
     FR_EACH_BY_WARP (i, c.m) {
@@ -172,7 +173,7 @@ void fr_device_cross_backward(struct fr_device_queue *queue, const struct fr_cro
 
 /* ---- mixture of experts ---- */
 
-/* A warp has a row. Experts are few: every lane goes over all gates. */
+/* Each row has a warp. There are few experts, so every lane loops over all gates. */
 FR_KERNEL(mixture_kernel, struct fr_mixture)
 {
     FR_EACH_BY_WARP (i, c.m) {

@@ -1,7 +1,7 @@
-/* What every kernel is written with. A kernel's source is valid as CUDA C++ and as C17: what
- * differs is device.h, of which the include path chooses one. nvcc makes the plug-in with
- * trainer/cuda/card's; tests/emulate's runs grid, blocks and warps on the processor, so the parity
- * suite drives the very text that a card runs.
+/* The macros and functions that kernels are written with. The source of a kernel is valid as
+ * CUDA C++ and as C17. The two differ in device.h, which the include path chooses: with that of
+ * trainer/cuda/card, nvcc compiles the plug-in; that of tests/emulate runs grid, blocks and
+ * warps on the processor. So the parity suite tests the same source that a card runs.
  *
  * A kernel takes one struct by value. Its threads are 256 a block in a flat grid; a warp has 32
  * lanes. Loops are grid-stride: no result depends on the number of blocks. All 32 lanes of a warp
@@ -52,12 +52,13 @@ FR_DEVICE uint32_t fr_warps(void)
 
 /* Every index below n, grid-stride. */
 #define FR_EACH(i, n) for (size_t i = fr_thread(); i < (size_t)(n); i += fr_threads())
-/* The same for whole warps: every lane of a warp has the same i. */
+/* The same for whole warps: all lanes of a warp have the same i. */
 #define FR_EACH_BY_WARP(i, n) for (uint32_t i = fr_warp(); i < (n); i += fr_warps())
-/* Columns of a row, by the lanes of a warp. */
+/* The columns of a row, divided among the lanes of a warp. */
 #define FR_EACH_BY_LANE(j, n) for (uint32_t j = fr_lane(); j < (n); j += FR_WARP)
 
-/* Cell `at` of a matrix of n columns. Division of 64-bit numbers is slow and seldom needed. */
+/* Cell `at` of a matrix of n columns. Where 32 bits suffice, no 64-bit numbers are divided,
+ * because that is slow. */
 struct fr_cell {
     size_t row;
     uint32_t column;
@@ -88,7 +89,8 @@ FR_DEVICE float *fr_cell_at(struct fr_view v, struct fr_cell cell)
 
 /* ---- sums in fixed order ---- */
 
-/* Over the lanes of a warp, as fr_row_tree joins partial sums; every lane gets it. */
+/* Returns the sum over the lanes of a warp to every lane. Lanes are joined in the order in which
+ * fr_row_tree joins partial sums. */
 FR_DEVICE float fr_warp_sum(float x)
 {
     for (uint32_t half = FR_WARP / 2; half > 0; half /= 2)
@@ -118,7 +120,7 @@ FR_DEVICE double fr_block_sum(double x, double *shared)
     double sum = 0.0;
     for (uint32_t w = 0; w < FR_BLOCK_WARPS && threadIdx.x == 0; w++)
         sum += shared[w];
-    fr_block_meet(); /* shared may be used again */
+    fr_block_meet(); /* the caller may use `shared` again */
     return sum;
 }
 

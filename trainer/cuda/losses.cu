@@ -1,8 +1,9 @@
-/* Kernels of losses: of tasks, of pairs, of vectors and of next steps; sums in double; the largest
- * bits; the flag of a refusal.
+/* Kernels of the losses of tasks, pairs and vectors; of sums in double; of the largest bits; and
+ * of the flag of a refusal.
  *
- * One thread a sample (a warp for vectors). Losses are summed by block in a fixed tree, and blocks
- * in a fixed order (fr_device_join). The mathematics of a sample is ops/loss.h. */
+ * Each sample has one thread (for vectors, a warp). Losses are summed in a fixed tree within a
+ * block, and the blocks in a fixed order (fr_device_join). The mathematics of a sample is
+ * ops/loss.h. */
 #include "kernel.h"
 
 #include "ops/loss.h"
@@ -38,7 +39,7 @@ struct squares_call {
     double *parts;
 };
 
-enum { SUM_BLOCKS = 1024 }; /* parts of a long sum, whatever the card */
+enum { SUM_BLOCKS = 1024 }; /* parts of a long sum, the same number on every card */
 
 FR_KERNEL(squares_kernel, struct squares_call)
 {
@@ -149,7 +150,8 @@ FR_KERNEL(loss_kernel, struct loss_call)
         c.parts[blockIdx.x] = sum;
 }
 
-/* One block for each FR_BLOCK samples: the tree depends on their number alone. */
+/* Returns one block for each FR_BLOCK samples, so that the tree depends on the number of samples
+ * alone. */
 static size_t sample_blocks(size_t n)
 {
     return n > 0 ? (n + FR_BLOCK - 1) / FR_BLOCK : 1;
@@ -218,9 +220,9 @@ void fr_device_product_logloss(struct fr_device_queue *queue, double *sum, const
 
 /* ---- pairs of a group ---- */
 
-/* The processor goes over pairs and adds to both samples; here each position gathers what it is
- * given, so that nobody else writes its sum: over its own partners, then over those it is a partner
- * of. */
+/* The processor loops over pairs and adds to both samples. On a card each position gathers its
+ * own sum, so that no other thread writes it: first over its own partners, then over the
+ * positions whose partner it is. */
 struct pair_call {
     struct fr_pair_loss loss;
     double *parts;
@@ -231,8 +233,8 @@ FR_DEVICE uint32_t partners_of(const struct fr_pair_loss *loss, uint32_t i)
     return loss->lower[i] < loss->partners ? loss->lower[i] : loss->partners;
 }
 
-/* Whether position k is one of those that fr_pair_partner gives i: turn t stands at t * lower /
- * count, turned by i. */
+/* Whether position k is one of the partners that fr_pair_partner gives to i: partner t is at t *
+ * lower / count, shifted by i. */
 FR_DEVICE bool is_partner(const struct fr_pair_loss *loss, uint32_t i, uint32_t k)
 {
     uint64_t lower = loss->lower[i], count = partners_of(loss, i);
@@ -245,8 +247,8 @@ FR_DEVICE bool is_partner(const struct fr_pair_loss *loss, uint32_t i, uint32_t 
     return turn < count && turn * lower / count == place;
 }
 
-/* Pair of position i and a smaller label at k: the slope by z_k - z_i without weights; the loss of
- * it in *cost. */
+/* Returns, for the pair of position i and a smaller label at k, the slope by z_k - z_i without
+ * weights; *cost gets the loss of the pair. */
 FR_DEVICE float pair_slope(const struct fr_pair_loss *loss, uint32_t i, uint32_t k, float *cost)
 {
     float x = loss->z[loss->order[k]] - loss->z[loss->order[i]], e = fr_expf(x >= 0.0f ? -x : x);

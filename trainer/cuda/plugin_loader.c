@@ -1,7 +1,7 @@
 /* Finds and loads the plug-in. The program links no CUDA library: anything missing is reported, and
  * training continues without it.
  *
- * Thread: any, one at a time. It does not open a card. */
+ * Thread: any, one at a time. No card is opened here. */
 #include "cuda/api.h"
 
 #include <dlfcn.h>
@@ -12,9 +12,9 @@
 
 #define PLUGIN_FILE "libfreshet_cuda.so"
 
-static void *loaded; /* a process has one plug-in, as it has one linker */
+static void *loaded; /* a process has one plug-in, because it has one dynamic linker */
 
-/* The folder of the program, with its '/'; empty when nobody knows. */
+/* Writes the folder of the program, with its '/'; empty if it is unknown. */
 static void program_folder(char *folder, size_t size)
 {
     ssize_t n = readlink("/proc/self/exe", folder, size - 1);
@@ -23,7 +23,7 @@ static void program_folder(char *folder, size_t size)
     *(end ? end + 1 : folder) = '\0';
 }
 
-/* Where a plug-in may lie, the linker's own places last. */
+/* Tries the places where a plug-in may be; the linker's own places come last. */
 static void *open_first(const char *path)
 {
     static const char *const places[] = {"", "../lib/", "../trainer/cuda/"};
@@ -46,7 +46,8 @@ enum fr_status fr_cuda_load(const char *path, const struct fr_device_api **api, 
         return fr_err_set(err, FR_E_NOT_FOUND, "the CUDA plug-in cannot be loaded: %s", dlerror());
     fr_device_plugin_function *plugin = NULL;
     void *symbol = dlsym(library, FR_DEVICE_PLUGIN);
-    memcpy(&plugin, &symbol, sizeof(plugin)); /* ISO C has no cast from data to function */
+    /* ISO C has no cast from a data pointer to a function pointer */
+    memcpy(&plugin, &symbol, sizeof(plugin));
     const struct fr_device_api *found = plugin ? plugin() : NULL;
     if (!found || found->version != FR_DEVICE_API) {
         dlclose(library);

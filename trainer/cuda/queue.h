@@ -1,6 +1,7 @@
-/* The queue as the kernels' launchers see it. Launchers start work on the queue's stream; sums that
- * need a second kernel keep their partial sums in the queue's workspace. Implemented by runtime.cu
- * for a card and by tests/emulate/runtime.c for the processor. Private to the module. */
+/* The part of a queue that the launchers of kernels use. Launchers start work on the queue's
+ * stream; sums that need a second kernel keep their partial sums in the queue's workspace.
+ * Implemented by runtime.cu for a card and by tests/emulate/runtime.c for the processor. Private
+ * to the module. */
 #ifndef FR_CUDA_QUEUE_H
 #define FR_CUDA_QUEUE_H
 
@@ -55,9 +56,9 @@ extern const struct fr_device_ops fr_device_table;
 
 /* out[n] += sum over the rows. */
 void fr_device_add_columns(struct fr_device_queue *queue, uint32_t m, uint32_t n, struct fr_view x, float *out);
-/* activate_backward without the gradient of the slopes. */
+/* Runs activate_backward without the gradient of the slopes. */
 void fr_device_activate_elements_backward(struct fr_device_queue *queue, const struct fr_activate *call);
-/* Common last step of launchers: *sum = sum of `parts` [n], in fixed order. */
+/* Runs the last step that launchers share: *sum = sum of `parts` [n], in fixed order. */
 void fr_device_join(struct fr_device_queue *queue, const double *parts, size_t n, double *sum);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* What a queue starts, written down; which of its graphs that is (see recording.h). */
+/* Records what a queue starts, and finds the graph that fits the recording (see recording.h). */
 #include "recording.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 /* ---- recordings ---- */
 
-/* False: there is no memory. */
+/* False: there is no more memory. */
 static bool grow(void **memory, size_t *capacity, size_t wanted, size_t size)
 {
     if (wanted <= *capacity)
@@ -22,7 +22,7 @@ static bool grow(void **memory, size_t *capacity, size_t wanted, size_t size)
 
 bool fr_device_record(struct fr_recording *recording, const struct fr_started *started, const void *call)
 {
-    /* an argument begins where any type may */
+    /* an argument is aligned for any type */
     size_t bytes = (started->call_bytes + 15) / 16 * 16;
     void *list = recording->list, *calls = recording->calls;
     bool there = grow(&list, &recording->capacity, recording->n + 1, sizeof(*recording->list)) &&
@@ -90,7 +90,7 @@ static bool same_shape(const struct fr_recording *a, const struct fr_recording *
 
 /* ---- graphs ---- */
 
-/* Kernels of another argument or size get it. */
+/* Updates the kernels of the graph whose argument or size has changed. */
 static void change(struct fr_device_queue *queue, struct fr_device_graph *graph, const struct fr_recording *now,
                    const struct fr_device_graph_calls *calls)
 {
@@ -125,7 +125,7 @@ static struct fr_device_graph *find(struct fr_device_graphs *graphs)
     return NULL;
 }
 
-/* Of what was written down now, in the place of the one used least recently. */
+/* Makes a graph of the present recording, in the place of the least recently used graph. */
 static struct fr_device_graph *make(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
                                     const struct fr_device_graph_calls *calls)
 {
@@ -170,7 +170,7 @@ void fr_device_graphs_flush(struct fr_device_graphs *graphs, struct fr_device_qu
     calls->start(queue, &graphs->now);
 }
 
-/* `now`, as a graph or call by call. */
+/* Starts `now`, as a graph or call by call. */
 static void start_piece(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
                         const struct fr_device_graph_calls *calls)
 {
@@ -195,7 +195,7 @@ void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queu
         return;
     graphs->recording = false;
     for (uint32_t i = 0; i < graphs->n_pieces; i++) {
-        exchange(&graphs->pieces[i], &graphs->now); /* the last one waits there */
+        exchange(&graphs->pieces[i], &graphs->now); /* the last piece waits there */
         start_piece(graphs, queue, calls);
         exchange(&graphs->pieces[i], &graphs->now);
     }

@@ -1,15 +1,15 @@
 /* Kernels over embedding rows: pooling, steps, gradients of rows and their optimizers, first
  * values, staging for a cut.
  *
- * A row's gradient is summed by one warp, lanes along its columns, over the occurrences that plan
- * sorted by key: in blocks of FR_OCCURRENCE_BLOCK, blocks in order, as on the processor, and with
- * the same bits. The blocks of a key that is hot are summed by warps of their own, before:
- * thousands of occurrences do not form one chain. There are no atomics on floats: a key belongs to
- * one warp.
+ * The gradient of a row is summed by one warp, whose lanes have the columns, over the
+ * occurrences that the plan sorted by key. They are summed in blocks of FR_OCCURRENCE_BLOCK, and
+ * the blocks in order, as on the processor and with the same bits. The blocks of a frequent key
+ * are summed before, each by its own warp, so that thousands of occurrences do not form one
+ * chain. There are no atomics on floats: a key belongs to one warp.
  *
- * The sum lies in shared memory where it fits, else in the queue's workspace. A lane reads and
- * writes its own columns only; a number that the row has only once (an accumulator, an age) is read
- * by all lanes before lane 0 writes it. Updates do nothing once the queue's flag is set. */
+ * The sum lies in shared memory if it fits, otherwise in the queue's workspace. A lane reads and
+ * writes its own columns only; a number that the row has only once (an accumulator, an age) is
+ * read by all lanes before lane 0 writes it. Updates do nothing once the queue's flag is set. */
 #include "kernel.h"
 #include "base/random_math.h"
 #include "ops/pooling.h"
@@ -71,18 +71,19 @@ void fr_device_gather_steps(struct fr_device_queue *queue, const struct fr_gathe
 
 /* ---- gradients of rows ---- */
 
-enum { SHARED_FLOATS = 256 }; /* of a warp: sums of all parts */
+enum { SHARED_FLOATS = 256 }; /* floats of a warp: the sums of all parts */
 
 struct update_call {
     struct fr_row_update update;
     struct fr_device_long_keys keys;
     bool have_keys;
-    float *workspace;     /* [warps at work, 2 dims] */
+    float *workspace;     /* [active warps, 2 dims] */
     const uint32_t *flag; /* NULL: none */
-    uint32_t *largest;    /* check_rows */
+    uint32_t *largest;    /* only for check_rows */
 };
 
-/* Numbers of all parts. The host does not know them: the parts lie on the device. */
+/* Returns the number of floats of all parts. The host has no such number, because the parts lie
+ * on the device. */
 FR_DEVICE uint32_t dims_of(const struct fr_row_update *u)
 {
     uint32_t dims = 0;
@@ -98,8 +99,8 @@ FR_DEVICE void add_columns(float *sum, const float *d, uint32_t dim, float coef,
         sum[j] = begun ? sum[j] + coef * d[j] : coef * d[j];
 }
 
-/* Sums occurrences [begin, end) of one key, part after part in `sums`; counts are added to. Returns
- * the parts reached. */
+/* Sums occurrences [begin, end) of one key into `sums`, which has one part after another, and
+ * adds to the counts. Returns the parts that are reached. */
 FR_DEVICE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t begin, uint32_t end, float *sums,
                                    uint32_t *counts)
 {
@@ -126,7 +127,7 @@ FR_DEVICE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t begin
             else
                 add_columns(sum, d, dim, coef, (reached & bit) != 0);
             reached |= bit;
-            if (!(counted & bit)) /* an occurrence is one, however many read it */
+            if (!(counted & bit)) /* an occurrence counts once, however many readers it has */
                 counts[source->part] += source->counted[at.entry];
             counted |= bit;
         }
@@ -134,7 +135,7 @@ FR_DEVICE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t begin
     return reached;
 }
 
-/* A block's parts join the sums. */
+/* Adds the sums of a block to those of the key. */
 FR_DEVICE uint32_t join_block(const struct fr_row_update *u, const float *block, uint32_t parts, float *sums,
                               uint32_t reached)
 {
@@ -148,7 +149,8 @@ FR_DEVICE uint32_t join_block(const struct fr_row_update *u, const float *block,
     return reached | parts;
 }
 
-/* Gradients of all parts of one key; `block` is room for as many numbers again. */
+/* Computes the gradients of all parts of one key. `block` has room for the same number of
+ * floats. */
 FR_DEVICE uint32_t row_gradient(const struct update_call *c, uint32_t unique, float *sums, float *block,
                                 uint32_t *counts)
 {
@@ -177,7 +179,8 @@ FR_DEVICE uint32_t row_gradient(const struct update_call *c, uint32_t unique, fl
     return reached;
 }
 
-/* Room for the sums of this warp, and for a block's; *warps: how many have some. */
+/* Returns the room for the sums of this warp and of a block; *warps gets the number of warps
+ * that have room. */
 FR_DEVICE float *room_of(const struct update_call *c, uint32_t dims, float *shared, uint32_t *warps)
 {
     size_t fit = FR_WORKSPACE_BYTES / (2 * (size_t)dims * sizeof(float));
@@ -190,7 +193,7 @@ FR_DEVICE float *room_of(const struct update_call *c, uint32_t dims, float *shar
 
 /* ---- optimizers ---- */
 
-/* fr_row_sum_squares by a warp: the same 32 partial sums, the same tree. */
+/* Computes fr_row_sum_squares by a warp, with the same 32 partial sums and the same tree. */
 FR_DEVICE float warp_squares(const float *g, uint32_t dim)
 {
     return fr_warp_sum(fr_row_square_partial(g, dim, fr_lane()));
@@ -204,7 +207,8 @@ FR_DEVICE bool warp_untouched(const float *n, uint32_t dim)
     return fr_warp_largest(largest) == 0.0f;
 }
 
-/* A number that the row has one of, kept apart while lanes read it. */
+/* The accumulator, of which a row has one, is copied first and written back after all lanes have
+ * read it. */
 FR_DEVICE void adagrad_rowwise(float *w, float *acc, const float *g, uint32_t dim, const struct fr_optimizer *o,
                                const struct fr_pace *pace)
 {
@@ -233,7 +237,7 @@ FR_DEVICE void group_ftrl(float *w, float *z, float *n, const float *g, uint32_t
     fr_row_group_ftrl_values(w, n, dim, warp_squares(w, dim), o, fr_lane(), FR_WARP);
 }
 
-/* fr_row_step by a warp: one part of a row. */
+/* Does the work of fr_row_step by a warp: one part of a row. */
 FR_DEVICE void warp_step(float *w, float *state, float *g, uint32_t dim, uint32_t count, const struct fr_optimizer *o)
 {
     uint32_t lane = fr_lane();
@@ -275,7 +279,7 @@ FR_DEVICE void warp_step(float *w, float *state, float *g, uint32_t dim, uint32_
     case FR_OPT_GROUP_FTRL:
         group_ftrl(w, state, state + dim, g, dim, o);
         break;
-    case FR_OPT_ADAMW: /* not an optimizer of rows: refused when the graph is made */
+    case FR_OPT_ADAMW: /* not an optimizer of rows; refused when the graph is made */
         break;
     }
 }

@@ -2,8 +2,8 @@
  *
  * The first error is kept; after it nothing is started. cuBLAS runs with TF32 off, on one stream
  * and with a workspace of its own, so that a product has the same bits each time it is run on a
- * card. What cudart and cuBLAS need of the driver is looked up when a queue is opened: the plug-in
- * loads where there is none. */
+ * card. cudart and cuBLAS look up the driver only when a queue is opened, so the plug-in also
+ * loads on a machine without a driver. */
 #include "runtime.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ static void *allocate(struct fr_device_queue *queue, size_t bytes)
     fr_cuda_enter(queue);
     if (queue->status != FR_OK)
         return NULL;
-    /* No error of the queue: the caller may do with less. */
+    /* This is no error of the queue, because the caller may manage with less memory. */
     if (cudaMalloc(&memory, bytes ? bytes : 1) != cudaSuccess) {
         (void)cudaGetLastError();
         return NULL;
@@ -105,7 +105,7 @@ static void *allocate(struct fr_device_queue *queue, size_t bytes)
     return memory;
 }
 
-/* What was written down may need it. */
+/* Frees memory. Recorded calls are started first, because they may need it. */
 static void release(struct fr_device_queue *queue, void *memory)
 {
     if (!memory)
@@ -163,7 +163,7 @@ struct round_call {
     __nv_bfloat16 *out; /* [rows, columns] */
 };
 
-/* As the processor's bf16 units: subnormals become 0. */
+/* Rounds as the processor's bf16 units do: subnormals become 0. */
 FR_KERNEL(round_kernel, struct round_call)
 {
     FR_EACH (at, c.rows * c.columns) {
@@ -172,12 +172,13 @@ FR_KERNEL(round_kernel, struct round_call)
     }
 }
 
-/* Factor `which` rounded, dense; NULL once there is no memory. It grows, and stays. */
+/* Returns factor `which`, rounded and without gaps; NULL if there is no memory. The memory grows
+ * and is kept. */
 static const __nv_bfloat16 *rounded(struct fr_device_queue *queue, int which, const float *values, size_t rows,
                                     size_t columns, size_t ld)
 {
     if (queue->rounded_floats[which] < rows * columns) {
-        /* Graphs have the address of the memory that goes. */
+        /* Graphs contain the address of the memory that is freed. */
         fr_device_graphs_forget(&queue->graphs, queue, &fr_cuda_graph_calls);
         release(queue, queue->rounded[which]);
         queue->rounded[which] = (__nv_bfloat16 *)allocate(queue, rows * columns * sizeof(__nv_bfloat16));
@@ -190,7 +191,7 @@ static const __nv_bfloat16 *rounded(struct fr_device_queue *queue, int which, co
     return queue->rounded[which];
 }
 
-/* cuBLAS is column-major: C' = B' A' of the same memory. */
+/* cuBLAS is column-major, so it computes C' = B' A' of the same memory. */
 static void multiply(struct fr_device_queue *queue, const struct fr_product *p)
 {
     const float one = 1.0f, zero_scale = 0.0f, *beta = p->accumulate ? &one : &zero_scale;
@@ -240,11 +241,12 @@ void fr_cuda_start(struct fr_device_queue *queue, const struct fr_started *start
         multiply(queue, &started->product);
         return;
     case FR_STARTED_JOIN:
-        return; /* is never written down */
+        return; /* this kind is never recorded */
     }
 }
 
-/* Written down, or at once; never both, for it may read what is sent at the end. */
+/* Records the call or starts it at once. A recorded call is not started yet, because it may read
+ * data that are sent at the end. */
 static void start_or_record(struct fr_device_queue *queue, const struct fr_started *started, const void *call)
 {
     if (queue->status != FR_OK)
@@ -354,9 +356,9 @@ static void close_queue(struct fr_device_queue *queue)
     free(queue);
 }
 
-/* A driver that is there says nothing about our own code: whether the plug-in has machine code, or
- * PTX that the driver can translate, for this card is asked of one of the plug-in's kernels. The
- * answer stands in for all, which are made for the same cards. */
+/* Checks whether the plug-in has machine code for this card, or PTX that the driver can
+ * translate; the presence of a driver does not show that. One kernel is queried, because all are
+ * compiled for the same cards. */
 static void ask_for_code(struct fr_device_queue *queue)
 {
     cudaFuncAttributes attributes;
@@ -364,7 +366,7 @@ static void ask_for_code(struct fr_device_queue *queue)
     cudaError_t error = cudaFuncGetAttributes(&attributes, (const void *)(round_kernel));
     if (error == cudaSuccess)
         return;
-    (void)cudaGetLastError(); /* the error is the queue's from here on */
+    (void)cudaGetLastError(); /* from here on the queue keeps the error */
     memset(&properties, 0, sizeof(properties));
     (void)cudaGetDeviceProperties(&properties, queue->card);
     queue->status = FR_E_UNAVAILABLE;

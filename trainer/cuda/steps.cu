@@ -212,7 +212,8 @@ struct next_call {
     double *parts; /* [entries] */
 };
 
-/* Row of `other` that is `back` steps before its entry's end; UINT32_MAX: none or masked. */
+/* Returns the row of `other` that is `back` steps before its entry's end; UINT32_MAX: there is
+ * none, or it is masked. */
 FR_DEVICE uint32_t row_from_end(const struct fr_steps *other, uint32_t e, uint32_t back)
 {
     uint32_t begin = other->begin[e], end = other->begin[e + 1];
@@ -227,8 +228,8 @@ FR_DEVICE bool next_rows(const struct fr_next_step *c, uint32_t e, uint32_t p, u
     return !fr_is_masked(&c->states_steps, p) && *positive != UINT32_MAX && *negative != UINT32_MAX;
 }
 
-/* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the
- * derivatives. By a warp. */
+/* Computes, by a warp, softplus(-h . e) for the positive of step p in `row`, or softplus(h . e)
+ * for its negative, and adds the derivatives. */
 FR_DEVICE double next_term(const struct fr_next_step *c, float scale, uint32_t p, bool positive, uint32_t row)
 {
     struct fr_view gradient = positive ? c->positives_gradient : c->negatives_gradient;

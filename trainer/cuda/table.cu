@@ -1,5 +1,5 @@
-/* The table of a device: every operation of ops/ops.h by the same list, so one without its kernel
- * does not link. */
+/* The table of a device. It has every operation of ops/ops.h by the same list, so an operation
+ * without a kernel does not link. */
 #include "kernel.h"
 
 #define FR_DEVICE_ENTRY(result, name, arguments) fr_device_##name,

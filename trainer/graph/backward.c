@@ -4,8 +4,8 @@
  * A node's gradient is complete when its turn comes, because its readers come later in evaluation
  * order, or belong to the samples' phase. Nothing here changes a parameter or a row.
  *
- * Owner thread: the graph's; a chunk belongs to one worker. It does not sum over the batch
- * (backward_kernels.c), update (update.c). */
+ * Owner thread: the graph's; a chunk belongs to one worker. Sums over the batch are in
+ * backward_kernels.c, updates in update.c. */
 #include "passes.h"
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -34,7 +34,7 @@ static void output_gradients(const struct fr_graph *graph, const struct chunk *c
     }
 }
 
-/* Largest gradient of the chunk's leaves with rows. */
+/* Returns the largest gradient of the chunk's leaves that have rows. */
 static uint32_t leaf_bits(const struct fr_graph *graph, const struct chunk *c)
 {
     const struct variant *v = graph->variant;
@@ -142,7 +142,7 @@ static void fill_sources(const struct graph_run *run)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the whole pass ---- */
 
 void fr_graph_mark_trained(struct graph_run *run)
 {

@@ -1,13 +1,13 @@
-/* Gradients of parameters: kernels' over the whole batch, in blocks of kernel rows; the others'
- * partial sums joined.
+/* Gradients of parameters. Those of kernels are computed over the whole batch, in blocks of
+ * kernel rows; those of other parameters are partial sums that are joined here.
  *
  * Sums have a fixed order: within a kernel ascending over the rows of the batch, in blocks of
  * FR_SUM_ROWS that are joined in ascending order (a batch has few samples, but its sequences may
- * have many steps and a narrow kernel: one block of kernel rows would be one task for all of them);
- * for other parameters chunk by chunk.
+ * have many steps and a narrow kernel, for which one block of kernel rows would be a single
+ * task); for other parameters chunk by chunk.
  *
- * Owner thread: the graph's; a block belongs to one worker. It does not look at nodes' other
- * gradients. */
+ * Owner thread: the graph's; a block belongs to one worker. Other gradients of nodes are not
+ * used here. */
 #include "passes.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *
 {
     bool split = fr_linear_blocks(graph, linear, rows_of(graph->variant, linear)) > 1;
     if (graph->device)
-        return; /* factors are read as they are */
+        return; /* these factors are not packed */
     for (uint32_t row = r.begin, end = r.begin + r.real; row < end;) {
         uint32_t b = split ? row / FR_SUM_ROWS : 0;
         struct block block = block_of(graph, linear, b);
@@ -48,7 +48,8 @@ void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *
     }
 }
 
-/* Where row 0 of the product lies, so that a segment's rows come where the parameter has them. */
+/* Returns the address of row 0 of the product, so that the rows of a segment lie where the
+ * parameter has them. */
 static float *parameter_gradient(const struct fr_graph *graph, const struct gradient_task *task)
 {
     const struct linear *linear = &graph->variant->linears[task->linear];
@@ -64,7 +65,8 @@ static uint32_t task_bits(const struct fr_graph *graph, const struct gradient_ta
     return graph->ops->max_bits(task->row_end - task->row_begin, (uint32_t)out, rows);
 }
 
-/* Product of one block of rows: the gradient itself, or one of the sums to be joined. */
+/* Computes the product of one block of rows: the gradient itself, or one of the sums to be
+ * joined. */
 static void multiply_block(const struct fr_graph *graph, uint32_t task_index, uint32_t b)
 {
     const struct variant *v = graph->variant;
@@ -112,7 +114,7 @@ static void sum_task(void *context, size_t index, size_t worker)
         join_partials(run->graph, (uint32_t)index - n_products);
         return;
     }
-    while (high - low > 1) { /* the last task that begins at or before index */
+    while (high - low > 1) { /* find the last task that begins at or before index */
         uint32_t middle = low + (high - low) / 2;
         if (v->gradient_begin[middle] <= index)
             low = middle;
@@ -157,7 +159,8 @@ void fr_graph_parameter_gradients(struct graph_run *run)
             run->parameter_bits = v->gradient_bits[i];
 }
 
-/* Whole segments of kernels: one product each, and what a chunk was for the others. */
+/* On a device: computes the gradient of each segment of a kernel by one product, and joins the
+ * sums of the other parameters, whose only chunk is the batch. */
 void fr_graph_device_parameter_gradients(struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;
@@ -169,7 +172,7 @@ void fr_graph_device_parameter_gradients(struct graph_run *run)
         const struct linear *linear = &v->linears[task->linear];
         const struct segment *segment = &linear->segments[task->segment];
         if (task->row_begin != segment->row)
-            continue; /* the segment's first task stands for all */
+            continue; /* the first task of the segment stands for all its tasks */
         fr_graph_device_enter_node(graph, &v->nodes[linear->node]);
         struct fr_view x = fr_node_values(v, fr_argument(graph, &v->nodes[linear->node], 0), 0);
         struct fr_view g = fr_node_gradients(v, &v->nodes[linear->node], 0);

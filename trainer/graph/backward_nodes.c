@@ -1,10 +1,11 @@
-/* Backward of every node: its gradient goes to its arguments, partial sums to its parameters.
+/* The backward pass of every node: the node's gradient is passed to its arguments, and partial
+ * sums to its parameters.
  *
  * Most operations add to the gradients they are given. The first operation that writes to a buffer
  * clears the chunk's rows of it (decided when the variant is compiled).
  *
- * Owner thread: the graph's; a chunk belongs to one worker. It does not sum over chunks
- * (backward.c). */
+ * Owner thread: the graph's; a chunk belongs to one worker. Sums over chunks are in
+ * backward_kernels.c. */
 #include "passes.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ static struct fr_view values(const struct fr_graph *graph, const struct node *no
     return fr_node_values(graph->variant, fr_argument(graph, node, i), row);
 }
 
-/* Gives `gradient` to argument i as it is. */
+/* Adds `gradient` unchanged to the gradient of argument i. */
 static void pass_gradient(const struct fr_graph *graph, const struct node *node, uint32_t i, struct fr_view gradient,
                           struct rows r)
 {
@@ -157,7 +158,7 @@ void fr_graph_backward_node(const struct graph_run *run, const struct node *node
     case NODE_POOLED:
     case NODE_SEQUENCE:
     case NODE_DENSE:
-    case NODE_EXPAND: /* by the groups' chunks */
+    case NODE_EXPAND: /* the chunks of groups do this */
         break;
     case NODE_CONCAT:
     case NODE_ADD:
@@ -186,7 +187,7 @@ void fr_graph_backward_collapse(const struct graph_run *run, const struct node *
 {
     const struct fr_graph *graph = run->graph;
     const struct variant *v = graph->variant;
-    /* of an expansion its argument, of a product in two parts the groups' */
+    /* the argument of an expansion; of a product in two parts, the groups' part */
     uint32_t i = node->n_arguments - 1;
     if (node->arguments[i].skip_gradient)
         return;

@@ -6,7 +6,8 @@
  * which gradients are wanted and which node writes a gradient buffer first. Buffers of groups' rows
  * are written backward in a phase after that of samples' rows; the walk's order holds within each.
  *
- * Owner thread: the graph's. It does not fail; shapes were checked by the config loader. */
+ * Owner thread: the graph's. Compiling cannot fail, because the configuration's loader has
+ * checked the shapes. */
 #include "compile_internal.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 enum { LINE_FLOATS = 16, ALIGNMENT = 64 };
 
-/* ---- homes ---- */
+/* ---- places of values ---- */
 
 static void move_in(struct variant *v, uint32_t n)
 {
@@ -32,8 +33,9 @@ static void move_in(struct variant *v, uint32_t n)
     }
 }
 
-/* From a row to the next: whole cache lines, or so many rows to one. A column of single numbers
- * (scores, weights of ids) would be sixteen times what it is. */
+/* Returns the distance between two rows: whole cache lines, or a fraction of one, so that
+ * several rows share a line. With whole lines only, a column of single numbers (scores, weights
+ * of ids) would take sixteen times the memory. */
 static size_t row_floats(uint32_t width)
 {
     size_t floats = 1;
@@ -60,7 +62,7 @@ static void place_values(struct variant *v)
         buffer->space = node->space;
         buffer->width = node->width;
         buffer->ld = row_floats(node->width);
-        /* rows a kilobyte apart would share few cache sets */
+        /* rows whose distance is a multiple of a kilobyte would share few cache sets */
         if (buffer->ld % 256 == 0 && buffer->ld > 0)
             buffer->ld += LINE_FLOATS;
         node->buffer = v->n_buffers++;
@@ -69,15 +71,16 @@ static void place_values(struct variant *v)
 
 /* ---- gradients ---- */
 
-/* Operations that overwrite a gradient, so that it need not be zeroed first; the others add. */
+/* Whether the operation overwrites the gradient of the argument, which then need not be zeroed
+ * first. The other operations add to it. */
 static bool overwrites(enum node_kind kind, uint32_t argument)
 {
     return kind == NODE_CONCAT || kind == NODE_ADD || kind == NODE_BIAS || kind == NODE_DROPOUT ||
            (kind == NODE_LINEAR && argument == 0);
 }
 
-/* Says for a writer of `node`'s gradient whether the buffer is fresh. `covers`: it overwrites all
- * it is given. */
+/* Decides how the next writer of `node`'s gradient treats the buffer: as new, to be zeroed, or
+ * to be added to. `covers`: the writer overwrites the whole gradient of the node. */
 static void claim_gradient(const struct variant *v, const struct node *node, bool covers, bool *touched,
                            struct argument *out)
 {
@@ -131,8 +134,9 @@ static bool has_relu(const struct variant *v, const struct node *node)
     return node->kind == NODE_ATTENTION_DENSE && fr_node_has_relu(node);
 }
 
-/* Who alone gives a layer with relu its gradient lets through what relu did: who reads its output
- * is one product, and it is no output of the network. */
+/* Finds layers with relu whose gradient comes from a single product, because only this product
+ * reads the output and the layer is no output of the network. The product then applies the
+ * derivative of the relu. */
 static void find_gated(const struct fr_graph *graph, struct variant *v)
 {
     uint32_t *givers = fr_alloc(v->n_nodes, sizeof(*givers));
@@ -229,7 +233,7 @@ static void make_operands(const struct fr_graph *graph, struct variant *v)
 
 /* ---- row gradients ---- */
 
-/* The slot's readers of one kind. */
+/* Adds the readers of the slot that are of one kind. */
 static uint32_t add_sources(const struct variant *v, struct table_sources *table, enum node_kind kind, uint32_t slot,
                             uint32_t n)
 {
@@ -256,7 +260,8 @@ static void make_table(const struct fr_graph *graph, struct variant *v, uint32_t
         if (fr_slot_has_numbers(conf->slots[s].kind) || conf->slots[s].table != (int32_t)t)
             continue;
         table->source_begin[group++] = n;
-        /* first: the first to contribute says what counts */
+        /* these come first, because the first contributing reader determines what an occurrence
+         * counts */
         n = add_sources(v, table, NODE_SEQUENCE, s, n);
         n = add_sources(v, table, NODE_POOLED, s, n);
     }

@@ -1,4 +1,5 @@
-/* Compiling layers to nodes: what compile.c and compile_layers.c share while a variant is made. */
+/* What compile.c, compile_layers.c and compile_nodes.c share while a variant is made from
+ * layers. */
 #ifndef FR_GRAPH_COMPILE_INTERNAL_H
 #define FR_GRAPH_COMPILE_INTERNAL_H
 
@@ -31,13 +32,13 @@ void fr_graph_build_loss(struct builder *b, uint32_t loss);
 /* Returns the node of a layer of width 1 with one row per sample. */
 uint32_t fr_graph_build_output(struct builder *b, uint32_t layer);
 
-/* ---- compile_nodes.c: nodes without regard to layers ---- */
+/* ---- compile_nodes.c: nodes, whatever layer they are for ---- */
 
 struct node *fr_build_node(struct builder *b, enum node_kind kind, uint32_t width, const struct value *arguments);
 uint32_t fr_build_last(const struct builder *b);
 /* Adds a sum per chunk for a parameter's gradient to the newest node. */
 void fr_build_partial(struct builder *b, uint32_t parameter);
-/* The parameter <prefix>/<what>. */
+/* Returns the parameter <prefix>/<what>. */
 uint32_t fr_build_parameter(const struct builder *b, const char *prefix, const char *what);
 struct value fr_build_value(uint32_t node);
 struct value fr_build_ref(struct builder *b, const struct fr_conf_ref *ref);
@@ -48,7 +49,7 @@ void fr_build_bring_together(struct builder *b, struct value *value);
 void fr_build_bring_to_samples(struct builder *b, struct value *value);
 /* Replaces `value` by one node that has all its parts. */
 void fr_build_join(struct builder *b, struct value *value);
-/* As join, but parts of different levels stay apart. */
+/* Joins the parts of each level; parts of different levels stay separate. */
 void fr_build_concatenate(struct builder *b, struct value *value);
 struct value fr_build_linear(struct builder *b, struct value *in, uint32_t kernel, int32_t bias, bool relu);
 

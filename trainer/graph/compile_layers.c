@@ -1,15 +1,16 @@
-/* Layers to nodes: every operation of the layer grammar, put together from primitives.
+/* Makes nodes from layers: every operation of the layer grammar, composed of primitives.
  *
- * Sources of the compositions: DCN-v2 (Wang et al. 2021), DIN (Zhou et al. 2018), DIEN (Zhou et al.
- * 2019), MMoE (Ma et al. 2018), FM (Rendle 2010). Parameters are found by name; parameters.c made
- * them. Owner thread: the graph's. Does not: fail; the config loader has checked shapes. */
+ * Sources of the compositions: DCN-v2 (Wang et al. 2021), DIN (Zhou et al. 2018), DIEN (Zhou et
+ * al. 2019), MMoE (Ma et al. 2018), FM (Rendle 2010). Parameters, which parameters.c made, are
+ * found by name. Owner thread: the graph's. Nothing here can fail, because the configuration's
+ * loader has checked the shapes. */
 #include "compile_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Name of a parameter up to its last slash. */
+/* The name of a parameter up to the last slash. */
 struct prefix {
     char text[FR_NAME_MAX + 32];
 };
@@ -36,7 +37,7 @@ static uint32_t width_of(const struct builder *b, const struct value *value)
     return b->variant->nodes[node_of(value)].width;
 }
 
-/* The newest node as a value, in place of `arguments`. */
+/* Returns the newest node as a value; frees `arguments`, which it replaces. */
 static struct value made(const struct builder *b, struct value *arguments)
 {
     free(arguments->parts);
@@ -54,7 +55,8 @@ static struct value copy_of(const struct value *value)
 
 /* ---- arguments ---- */
 
-/* The references of a role one after the other, groups' and samples' parts apart. */
+/* Returns the references of a role, one after the other. Groups' parts and samples' parts stay
+ * separate. */
 static struct value role_value(struct builder *b, const struct fr_conf_layer *layer, uint32_t role)
 {
     uint32_t begin = layer->role_begin[role], n = layer->role_begin[role + 1] - begin;
@@ -75,7 +77,7 @@ static struct value joined_role(struct builder *b, const struct fr_conf_layer *l
     return value;
 }
 
-/* Every reference a part of its own, all at one level. */
+/* Returns every reference as a part of its own, all at one level. */
 static struct value separate_refs(struct builder *b, const struct fr_conf_layer *layer)
 {
     struct value *values = fr_alloc(layer->n_refs, sizeof(*values));
@@ -89,8 +91,8 @@ static struct value separate_refs(struct builder *b, const struct fr_conf_layer 
     return list;
 }
 
-/* Two or three values as arguments of one node, at one level but in their own spaces. Frees
- * them. */
+/* Makes two or three values the arguments of one node: they are brought to one level, but each
+ * keeps its own space. Frees the values. */
 static struct value arguments_of(struct builder *b, struct value *values, uint32_t n)
 {
     struct value list = fr_build_list(values, n);
@@ -222,7 +224,7 @@ static struct value pool_steps(struct builder *b, struct value in, enum fr_pooli
     return made(b, &in);
 }
 
-/* sum, mean, sqrtn, last: of the steps of one sequence; else the sum of vectors. */
+/* Reduces the steps of one sequence (sum, mean, sqrtn, last); otherwise adds vectors. */
 static struct value reduce(struct builder *b, const struct fr_conf_layer *layer)
 {
     enum fr_pooling pooling;
@@ -232,7 +234,7 @@ static struct value reduce(struct builder *b, const struct fr_conf_layer *layer)
     return interaction(b, layer, NODE_ADD);
 }
 
-/* The layer `name` over [q, k, q - k, q o k], which is not written down. */
+/* Makes the layer `name` over [q, k, q - k, q o k], without storing that concatenation. */
 static struct value attention_dense(struct builder *b, struct value *arguments, enum fr_activation activation,
                                     const char *name, bool bias)
 {
@@ -249,8 +251,8 @@ static struct value attention_dense(struct builder *b, struct value *arguments, 
     return relu ? out : activate(b, out, activation, name);
 }
 
-/* Scores of the steps: hidden layers, then one unit, without a bias where a softmax is blind to
- * what all scores have in common. */
+/* Makes the scores of the steps: hidden layers, then one unit. The unit has no bias if a softmax
+ * follows, because a softmax does not change when all scores change by one number. */
 static struct value attention_scores(struct builder *b, struct value *arguments, const struct fr_conf_layer *layer)
 {
     struct prefix score = prefix("%s/score", layer->name);
@@ -284,10 +286,10 @@ static struct value attention(struct builder *b, const struct fr_conf_layer *lay
     return made(b, &arguments);
 }
 
-/* `scores`: of each step, or no parts. */
+/* `scores`: the score of each step; without parts if there are none. */
 static struct value gru(struct builder *b, struct value steps, struct value scores, const struct fr_conf_layer *layer)
 {
-    uint32_t units = layer->width; /* of augru: the width of its keys */
+    uint32_t units = layer->width; /* for augru, the width of its keys */
     uint32_t kernel = fr_build_parameter(b, layer->name, "kernel"), bias = fr_build_parameter(b, layer->name, "bias");
     struct value both[] = {fr_build_linear(b, &steps, kernel, (int32_t)bias, false), scores};
     struct value arguments = fr_build_list(both, scores.n ? 2 : 1);
@@ -336,7 +338,7 @@ static struct value layer_norm(struct builder *b, struct value in, const struct 
     return made(b, &in);
 }
 
-/* Masks are drawn per sample, whatever is shared. */
+/* Masks are drawn per sample, also for columns that groups share. */
 static struct value dropout(struct builder *b, struct value in)
 {
     fr_build_bring_to_samples(b, &in);

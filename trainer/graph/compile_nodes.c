@@ -1,9 +1,9 @@
-/* Nodes, whatever layer asks for them: leaves, rows of groups brought to samples, concatenations,
- * products.
+/* Makes nodes, whatever layer they are for: leaves, expansions of groups' rows to samples,
+ * concatenations, products.
  *
  * A node that copies or reads without parameters (a leaf, an expansion, a concatenation) is made
- * once for equal arguments: computed once, its gradient summed in one place. Owner thread: the
- * graph's. Does not: know layers. */
+ * only once for equal arguments, so it is computed once and its gradient is summed in one place.
+ * Owner thread: the graph's. */
 #include "compile_internal.h"
 
 #include <stdio.h>
@@ -49,7 +49,7 @@ uint32_t fr_build_parameter(const struct builder *b, const char *prefix, const c
     return fr_graph_find_parameter(b->graph, name);
 }
 
-/* Space and trainability come from the arguments; leaves set theirs. */
+/* The space and the trainability of a node follow from its arguments; leaves set their own. */
 struct node *fr_build_node(struct builder *b, enum node_kind kind, uint32_t width, const struct value *arguments)
 {
     struct variant *v = b->variant;
@@ -93,7 +93,8 @@ static bool same_node(const struct node *a, const struct node *b)
     return true;
 }
 
-/* The newest node, or an earlier one that is the same: then the newest goes. */
+/* Returns an earlier node that equals the newest one, and removes the newest; otherwise returns
+ * the newest. */
 static uint32_t only_once(struct builder *b)
 {
     struct variant *v = b->variant;
@@ -186,7 +187,7 @@ static void expand(struct builder *b, struct operand *part)
     *part = (struct operand){.node = only_once(b)};
 }
 
-/* Newest to newest with the steps of `space`. */
+/* Aligns the part with the steps of `space`, newest step to newest step. */
 static void align(struct builder *b, struct operand *part, uint32_t space)
 {
     struct value argument = {.n = 1, .parts = part};
@@ -254,7 +255,7 @@ void fr_build_concatenate(struct builder *b, struct value *value)
 
 /* ---- products ---- */
 
-/* The parts of one level, joined, and where their kernel rows lie in the parameter. */
+/* Joins the parts of one level, and finds where the kernel rows of each lie in the parameter. */
 static struct value part_of(struct builder *b, const struct value *in, enum level level, struct linear *out)
 {
     struct value mine = {.parts = fr_alloc(in->n, sizeof(*mine.parts))};
@@ -288,8 +289,8 @@ static void linear_node(struct builder *b, struct value *arguments, struct linea
     v->linears[v->n_linears++] = *linear;
 }
 
-/* One product, or two where the input has parts of both levels: the groups' first, without bias.
- * Frees `in`. */
+/* Makes one product, or two if the input has parts of both levels: first that of the groups,
+ * without bias. Frees `in`. */
 struct value fr_build_linear(struct builder *b, struct value *in, uint32_t kernel, int32_t bias, bool relu)
 {
     const struct fr_parameter *parameter = &b->graph->parameters[kernel];

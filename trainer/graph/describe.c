@@ -1,5 +1,5 @@
-/* The compiled network for a developer's eyes (contract: graph/describe.h): a view of variant 0,
- * in which nothing is shared. It changes nothing and formats nothing; names are borrowed from the
+/* Describes the compiled network to a developer (contract: graph/describe.h): variant 0, in
+ * which nothing is shared. Nothing is changed or formatted here; names are borrowed from the
  * configuration.
  *
  * Owner thread: the graph's. */
@@ -59,7 +59,7 @@ static void add_parameters(const struct variant *v, const struct node *node, str
         add_parameter(out, (int32_t)node->partials[i].parameter);
     add_parameter(out, node->mean);
     add_parameter(out, node->variance);
-    if (node->kind == NODE_DENSE && node->mean != FR_NO_INDEX) /* standardize */
+    if (node->kind == NODE_DENSE && node->mean != FR_NO_INDEX) /* the node is a standardize */
         add_parameter(out, node->count);
 }
 

@@ -1,12 +1,12 @@
 /* Creation and release of a device, its memory, and the copies in both directions: arenas, the
  * answer, parameters.
  *
- * The host fills a step's arena in pinned memory. The arena's device addresses are known from the
- * beginning, so pointers can be written before they are sent. The arena is sent while the device
- * computes: work started later waits for the transfer, work started earlier does not. There are
- * two: that of the next batch is filled and sent while the step computes (fr_graph_bring). Their
- * first size is the configuration's; a batch that needs more room gets another block, and the next
- * one has them in one piece.
+ * The host fills a step's arena in pinned memory. The arena's device addresses are known from
+ * the beginning, so pointers can be written before they are sent. The arena is sent while the
+ * device computes: work started later waits for the transfer, work started earlier does not.
+ * There are two arenas: that of the next batch is filled and sent while the step computes
+ * (fr_graph_bring). Their first size follows from the configuration. A batch that needs more
+ * room gets another block; for the next batch the arena is one block of the whole size.
  *
  * Errors: the first one is recorded (device.h). Later calls are still made but change nothing,
  * because the queue starts nothing after an error, and their results are not read.
@@ -21,10 +21,10 @@
 enum {
     ALIGNMENT = 64,
     ARENA_BYTES_MIN = 64 << 10,
-    ARENA_BYTES_MAX = 256 << 20, /* of the first size */
-    ID_BYTES = 48,               /* what an id takes in it */
-    PUSHED_FLOATS = 1 << 14,     /* larger parameters are copied alone */
-    GROUP_BYTES = 256 << 10,     /* that a task of the pool copies */
+    ARENA_BYTES_MAX = 256 << 20, /* limit of the first size of an arena */
+    ID_BYTES = 48,               /* bytes that an id takes in an arena */
+    PUSHED_FLOATS = 1 << 14,     /* larger parameters are copied separately */
+    GROUP_BYTES = 256 << 10,     /* bytes that one task of the pool copies */
 };
 
 static void keep(struct graph_device *device, enum fr_status status, const char *text)
@@ -33,7 +33,7 @@ static void keep(struct graph_device *device, enum fr_status status, const char 
         device->status = fr_err_set(&device->err, status, "%s", text);
 }
 
-/* A lost card gives no memory either: then that is said. */
+/* A lost card also refuses memory. The loss of the card is then reported instead. */
 void fr_graph_device_fail(struct graph_device *device, enum fr_status status, const char *text)
 {
     if (status == FR_E_NO_MEMORY)
@@ -67,7 +67,8 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* What full batches take that have one id in a slot, and sequences of their whole length. */
+/* Returns the size for a full batch that has one id in each slot, and sequences of the greatest
+ * length. */
 static size_t first_size(const struct fr_conf *conf)
 {
     size_t bytes = (size_t)conf->n_labels * 2 * sizeof(float);
@@ -125,7 +126,8 @@ void fr_graph_device_begin_arena(struct graph_device *device, struct arena *aren
     if (arena->n < 2)
         return;
     release_blocks(device, arena);
-    (void)add_block(device, bytes); /* or smaller ones, one by one, and an error there */
+    /* if this fails, smaller blocks are added one by one, and the error is reported then */
+    (void)add_block(device, bytes);
 }
 
 void *fr_graph_device_room(struct graph_device *device, size_t bytes, void **host)
@@ -157,7 +159,7 @@ const void *fr_graph_device_put(struct graph_device *device, const void *array, 
     return there;
 }
 
-/* ---- copies into it ---- */
+/* ---- copies into an arena ---- */
 
 static void begin_group(struct graph_device *device)
 {
@@ -272,7 +274,7 @@ double *fr_graph_device_pair_sum(struct graph_device *device, uint32_t task, uin
 
 /* ---- parameters ---- */
 
-/* Statistics change with every step, and come with its arena. */
+/* Copies a parameter. Statistics change with every step, so they are sent with its arena. */
 static void copy_to(struct graph_device *device, float *there, const float *host, size_t n)
 {
     if (!there || !host)
@@ -310,7 +312,7 @@ void fr_graph_device_places(struct fr_graph *graph)
     }
 }
 
-/* What the host wrote. */
+/* Sends the parameters that the host has written. */
 void fr_graph_device_push(struct fr_graph *graph)
 {
     for (size_t p = 0; p < graph->n_parameters; p++) {
@@ -415,7 +417,7 @@ void fr_graph_device_free(struct fr_graph *graph)
     struct graph_device *device = graph->device;
     if (!device)
         return;
-    (void)fr_graph_device_wait(device); /* nothing is on its way */
+    (void)fr_graph_device_wait(device); /* afterwards no transfer is under way */
     for (size_t p = 0; graph->places && p < graph->n_parameters; p++) {
         fr_graph_release(graph, graph->places[p].values);
         fr_graph_release(graph, graph->places[p].state0);

@@ -1,9 +1,9 @@
-/* A batch and its plan on their way to the device, in the batch's arena: columns and labels, keys'
- * occurrences, long keys, perhaps while the step before computes; then masks of steps, what trains,
- * what counts for which loss. All of it is a function of what the host knows, so nothing has to
- * come back for it.
+/* Sends a batch and its plan to the device, in the batch's arena. Columns, labels, occurrences
+ * of keys and long keys come first, possibly while the previous step computes. Masks of steps,
+ * what trains, and what counts for which loss follow. All of these are computed from what the
+ * host has, so no answer of the device is needed.
  *
- * Owner thread: the graph's. Rows are device_rows.c's. */
+ * Owner thread: the graph's. Rows are sent by device_rows.c. */
 #include "learning.h"
 #include "passes.h"
 
@@ -15,7 +15,7 @@ static const void *put(struct graph_device *device, const void *array, size_t n,
 }
 #define PUT(device, array, n) put(device, array, n, sizeof(*(array)))
 
-/* What stays as it is until the arena is sent. */
+/* Puts an array that does not change until the arena is sent. */
 static const void *put_later(struct graph_device *device, const void *array, size_t n, size_t size)
 {
     return array ? fr_graph_device_put_later(device, array, n * size) : NULL;
@@ -40,7 +40,7 @@ static void send_column(struct graph_device *device, struct fr_column *to, const
     PUT_FIELD(device, *to, from, weights, from->begin[entries]);
 }
 
-/* With 1/s where training makes up for what was dropped. */
+/* Sends the weights, multiplied by 1/s if training compensates for samples that were dropped. */
 static void send_weights(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch)
 {
     void *host;
@@ -61,7 +61,8 @@ static void send_weights(const struct fr_graph *graph, struct arrival *to, const
 
 /* ---- keys ---- */
 
-/* Keys with more than one block of occurrences, and room for their blocks' sums. */
+/* Sends the keys with more than one block of occurrences, and reserves room for the sums of
+ * their blocks. */
 static struct fr_device_long_keys send_long_keys(const struct fr_graph *graph, const struct fr_table_rows *rows,
                                                  const struct key_list *longs, uint32_t t)
 {
@@ -113,7 +114,7 @@ static void send_keys(const struct fr_graph *graph, struct arrival *arrival, con
 
 /* ---- steps ---- */
 
-/* A step is masked if it has no row that a replica would have. */
+/* Masks the steps without a row that a replica would have. */
 static void mask_steps(const struct graph_run *run, const struct space *space)
 {
     const struct fr_table_rows *table = &run->rows->tables[run->graph->conf->slots[space->slot].table];
@@ -160,7 +161,7 @@ void fr_graph_device_send_batch(const struct fr_graph *graph, struct arrival *to
     to->rows.n_slots = rows->n_slots;
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         send_keys(graph, to, &rows->tables[t], t);
-    if (++device->turn == 0) /* no arrival's */
+    if (++device->turn == 0) /* 0 marks no arrival */
         device->turn++;
     to->turn = device->turn;
     fr_graph_device_find_keys(graph, to, rows);

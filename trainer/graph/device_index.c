@@ -1,16 +1,17 @@
-/* Which rows of a table the device has, by key, and all unique keys of a batch looked up on the
- * pool.
+/* The index of the rows that the device has of each table, by key, and the look-up of all unique
+ * keys of a batch on the pool.
  *
  * The index is open addressing with linear probing. A place holds all that a look-up reads or
- * writes, so a row that is there costs one line of memory, and the lines of the keys after it are
- * on their way meanwhile.
+ * writes, so finding a row costs one cache line, and the lines of the next keys are fetched
+ * meanwhile.
  *
- * A table's unique keys are distinct, so tasks write places and elements of their own. What needs
- * more than a look-up is listed by part and then joined in the keys' order: what the owner does
- * with the list does not depend on who looked.
+ * A table's unique keys are distinct, so tasks write places and elements of their own. Keys that
+ * need more than a look-up are listed part by part, and the lists are joined in the order of the
+ * keys. What the owner does with the list therefore does not depend on which worker looked up a
+ * key.
  *
- * Owner thread: the graph's; a part of the keys belongs to one worker. It does not know where rows
- * come from (device_rows.c). */
+ * Owner thread: the graph's; a part of the keys belongs to one worker. How rows get to the
+ * device is in device_rows.c. */
 #include "device.h"
 
 #include <stdlib.h>
@@ -18,8 +19,8 @@
 
 enum {
     INDEX_LOG2_MIN = 10,
-    PART_KEYS = 2048, /* of a task */
-    LOOK_AHEAD = 16,  /* keys between prefetch and look-up */
+    PART_KEYS = 2048, /* keys of one task */
+    LOOK_AHEAD = 16,  /* keys between the prefetch and the look-up */
 };
 
 /* ---- the index ---- */
@@ -73,7 +74,7 @@ void fr_graph_device_insert_row(struct row_cache *cache, uint64_t key, uint32_t 
     put_place(cache, (struct row_place){.key = key, .number = number + 1, .turn = turn});
 }
 
-/* What follows moves up, so that no search ends too early. */
+/* Entries after the erased one move towards their places, so that no search ends too early. */
 void fr_graph_device_erase_row(struct row_cache *cache, uint64_t key)
 {
     uint32_t mask = mask_of(cache), hole = (uint32_t)(fr_graph_device_find_row(cache, key) - cache->index);
@@ -89,14 +90,14 @@ void fr_graph_device_erase_row(struct row_cache *cache, uint64_t key)
 
 /* ---- parts of the keys ---- */
 
-/* What tasks read; they write the arrival's plans and the places of its keys. */
+/* What tasks read. Tasks write the arrival's plans and the places of its keys. */
 struct key_run {
     const struct fr_graph *graph;
     struct arrival *arrival;
     const struct fr_rows *rows;
 };
 
-/* Keys of a task: all are of one table. */
+/* The keys of a task, all of one table. */
 struct key_part {
     uint32_t table, begin, end;
 };
@@ -116,7 +117,7 @@ static void reserve(struct device_plan *plan, uint32_t n)
     plan->longs.counts = fr_realloc(plan->longs.counts, parts, sizeof(*plan->longs.counts));
 }
 
-/* Numbers the parts of all tables through; returns how many there are. */
+/* Numbers the parts of all tables consecutively; returns how many there are. */
 static uint32_t divide(struct key_run *run)
 {
     uint32_t parts = 0;
@@ -138,7 +139,7 @@ static struct key_part part_of(const struct key_run *run, size_t index)
     return (struct key_part){t, begin, end < n ? end : n};
 }
 
-/* A part's entries stand where its keys begin. */
+/* Before the join, the entries of a part begin at the number of the part's first key. */
 static void join(struct key_list *list, uint32_t n_keys)
 {
     list->n = 0;
@@ -190,7 +191,7 @@ void fr_graph_device_find_keys(const struct fr_graph *graph, struct arrival *arr
 
 /* ---- rows that a step changed ---- */
 
-/* Lists the numbers of those that were as the store's. */
+/* Lists the numbers of rows that were not marked as changed before. */
 static void mark_part(void *context, size_t index, size_t worker)
 {
     (void)worker;

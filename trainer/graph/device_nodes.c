@@ -73,6 +73,6 @@ const struct fr_device_part_init *fr_graph_device_row_parts(const struct fr_grap
     void *there = fr_graph_memory(graph, bytes);
     if (there)
         device->api->upload(device->queue, there, parts, bytes);
-    (void)fr_graph_device_wait(device); /* then `parts` may go */
+    (void)fr_graph_device_wait(device); /* after this wait `parts` may be freed */
     return there;
 }

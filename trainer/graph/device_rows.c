@@ -2,25 +2,25 @@
  * store's after a step has changed it. fr_graph_fetch copies the newer rows back before the
  * store's rows are read.
  *
- * A row that the device lacks is copied from the store before its batch, with the batch's arena. A
- * row that the batch creates is always transferred, because a key that was removed and returns has
- * a new row. Only key and address of such a row are sent; the device computes its first values,
- * with the bits of the store's row (fr_graph_device.first_places; if they are unknown, the values
- * are sent too). When there is no more room (row_bytes_max, or the device's memory), rows that no
- * recent batch used are evicted in the order of the hand; those that are newer are copied back
- * first, and the host waits for that. While a step computes, rows of the next batch are sent, as
- * far as there is room without an eviction; they are scattered after the step. The place of a row
- * therefore changes no number.
+ * A row that the device lacks is copied from the store before its batch, with the batch's arena.
+ * A row that the batch creates is always transferred, because a key that was removed and returns
+ * has a new row. Only the key and the address of such a row are sent. The device computes the
+ * first values, with the bits of the store's row (fr_graph_device.first_places; if that is NULL,
+ * the values are sent too). When there is no more room (row_bytes_max, or the device's memory),
+ * rows that no recent batch used are evicted in the order of the hand; those that are newer are
+ * copied back first, and the host waits for that. While a step computes, rows of the next batch
+ * are sent, as far as no changed row must be evicted for them; they are scattered after the
+ * step. The place of a row therefore changes no number.
  *
- * The keys of a batch are looked up once, by the pool (device_index.c); during the previous step,
- * if the batch was sent early. No row is added or evicted between the look-up and the batch's turn,
- * so only keys remain then whose rows found no room or were created.
+ * The keys of a batch are looked up once, by the pool (device_index.c); during the previous
+ * step, if the batch was sent early. No row is added or evicted between the look-up and the
+ * batch's turn, so at that turn only the keys remain whose rows found no room or were created.
  *
- * The store may drop or move a row meanwhile: it is found again by its key, and one that is gone is
- * not brought back. What left the store's memory was clean, so the device's copy, if it is still
- * there when the key returns, has the same bits.
+ * The store may drop or move a row meanwhile. A row is therefore found again by its key, and a
+ * row that the store no longer has is not copied back. What left the store's memory was clean,
+ * so the device's copy, if it is still there when the key returns, has the same bits.
  *
- * Owner thread: the graph's. It does not know the store (row_of). */
+ * Owner thread: the graph's. The store is reached through row_of only. */
 #include "device.h"
 
 #include <stdlib.h>
@@ -30,7 +30,8 @@ enum {
     CHUNK_BYTES = 4 << 20,
     /* bytes of rows copied back at once, at least one row; more are copied in several rounds */
     STAGING_BYTES = 8 << 20,
-    AHEAD_BYTES = 64 << 20, /* of rows sent while a step runs; others wait for their batch */
+    /* limit of the bytes of rows sent while a step runs; other rows wait for their batch */
+    AHEAD_BYTES = 64 << 20,
 };
 
 /* ---- memory ---- */
@@ -71,7 +72,7 @@ static bool reserve_staging(struct graph_device *device, size_t row_bytes)
     return device->staging_bytes > 0;
 }
 
-/* ---- rows on their way ---- */
+/* ---- transfer of rows ---- */
 
 static void note_move(struct graph_device *device, struct row_move move)
 {
@@ -82,7 +83,7 @@ static void note_move(struct graph_device *device, struct row_move move)
     device->moves[device->n_moves++] = move;
 }
 
-/* One turn of rows that go back: as many as staging holds. */
+/* Copies back as many rows as the staging memory holds. */
 static enum fr_status move_some(struct graph_device *device, size_t first, size_t n, uint32_t floats)
 {
     size_t row_bytes = floats * sizeof(float);
@@ -115,13 +116,14 @@ static enum fr_status move_back(struct graph_device *device, uint32_t floats)
     return status;
 }
 
-/* Room for rows that come, in the arena; their number follows. */
+/* Room in the arena for rows that are sent; their number follows. */
 struct arriving {
-    float **sent, **made; /* addresses */
-    uint64_t *keys;       /* of those made */
-    uint8_t *values;      /* of those sent */
+    /* addresses of rows that are sent with values, and of rows that begin with first values */
+    float **sent, **made;
+    uint64_t *keys;  /* keys of the rows that begin with first values */
+    uint8_t *values; /* values of the other rows */
 };
-/* How many rows come in which way. */
+/* How many rows are sent with values, and how many begin with first values. */
 struct arriving_counts {
     size_t sent, made;
 };
@@ -158,7 +160,8 @@ static void add_arriving(struct graph_device *device, uint32_t t, const struct a
     fr_graph_device_copy_later(device, host->values + calls->sent.n++ * row_bytes, row.host, row_bytes);
 }
 
-/* All of all tables. What was started before does not see them. */
+/* Starts the transfer of the rows of all tables. Work that was started before does not read
+ * these rows. */
 static void start_arriving(struct graph_device *device, uint32_t n_tables)
 {
     bool any = false;
@@ -177,8 +180,8 @@ static void start_arriving(struct graph_device *device, uint32_t n_tables)
 
 /* ---- room for a row ---- */
 
-/* The next row that neither this batch uses nor, where one is being brought, the next; FR_NO_ROW:
- * they use all. */
+/* Returns the next row that is used neither by this batch nor by the next one, if that is being
+ * sent; FR_NO_ROW: they use all rows. */
 static uint32_t next_victim(const struct graph_device *device, struct row_cache *cache)
 {
     for (uint32_t tries = 0; tries < cache->n; tries++) {
@@ -196,7 +199,7 @@ static enum fr_status bring_back(struct graph_device *device, uint32_t t)
     struct row_cache *cache = &device->tables[t];
     for (size_t i = 0; i < cache->n_changed; i++) {
         uint32_t number = cache->changed[i];
-        /* listed twice, or no longer newer: made again since */
+        /* a row that is not dirty was listed twice, or was created again since */
         float *host = cache->dirty[number] ? device->row_of(device->row_of_self, t, cache->keys[number]) : NULL;
         if (host)
             note_move(device, (struct row_move){.device = fr_graph_device_row_at(cache, number), .host = host});
@@ -206,7 +209,8 @@ static enum fr_status bring_back(struct graph_device *device, uint32_t t)
     return move_back(device, cache->floats);
 }
 
-/* A number that no row had yet, for a key of the arrival; false: there is no room for one more. */
+/* Gets a number that no row had yet, for a key of the arrival; false: there is no room for one
+ * more row. */
 static bool new_number(struct graph_device *device, const struct arrival *arrival, struct row_cache *cache,
                        uint64_t key, uint32_t *number)
 {
@@ -223,7 +227,7 @@ static void replace_row(const struct arrival *arrival, struct row_cache *cache, 
     fr_graph_device_insert_row(cache, key, victim, arrival->turn);
 }
 
-/* A number for a key that has none. */
+/* Gets a number for a key that has none. */
 static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_t key, uint32_t *number)
 {
     struct row_cache *cache = &device->tables[t];
@@ -237,7 +241,8 @@ static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_
             "limit or make ingest.batch_size smaller");
         return device->status;
     }
-    if (cache->dirty[victim]) { /* all at once: the next victims are clean then */
+    /* all changed rows are copied back at once, so the next victims are clean */
+    if (cache->dirty[victim]) {
         size_t pending = device->n_moves;
         struct row_move *kept = fr_alloc(pending ? pending : 1, sizeof(*kept));
         if (pending)
@@ -257,7 +262,7 @@ static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_
 
 /* ---- a batch ---- */
 
-/* It gets its first values on the device. */
+/* Whether the row gets its first values on the device. */
 static bool begins_there(const struct row_cache *cache, const struct fr_table_rows *rows, uint32_t u)
 {
     return cache->parts && fr_graph_device_is_made(rows, u);
@@ -270,7 +275,7 @@ static struct row_move move_to(const struct row_cache *cache, uint32_t number, c
     return (struct row_move){fr_graph_device_row_at(cache, number), host, rows->keys[u]};
 }
 
-/* Where the rows are, as far as they have their place. */
+/* Sends the addresses of the rows that have their place. */
 static void put_addresses(struct graph_device *device, struct arrival *arrival, uint32_t t, uint32_t n_unique)
 {
     struct device_plan *plan = &arrival->plans[t];
@@ -295,7 +300,7 @@ static enum fr_status send_moves(struct graph_device *device, uint32_t t)
     return FR_OK;
 }
 
-/* One of those that want more than their number. */
+/* Handles one of the keys that need more than their number. */
 static enum fr_status place_key(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, uint32_t u)
 {
     struct row_cache *cache = &device->tables[t];
@@ -344,7 +349,7 @@ static void open_table(const struct fr_graph *graph, uint32_t t)
     cache->n_parts = graph->layouts[t].n_parts;
     while (((size_t)cache->floats * sizeof(float) << cache->log2_chunk) < CHUNK_BYTES)
         cache->log2_chunk++;
-    /* a small limit is divided finely */
+    /* a small limit is divided into small chunks */
     while (cache->log2_chunk > 0 && ((size_t)cache->floats * sizeof(float) << cache->log2_chunk) >
                                         device->row_bytes_max / (4 * (size_t)graph->conf->n_tables))
         cache->log2_chunk--;
@@ -367,9 +372,9 @@ enum fr_status fr_graph_device_send_rows(struct graph_run *run)
     return status;
 }
 
-/* ---- the batch after it ---- */
+/* ---- the next batch ---- */
 
-/* Without asking for a row that is newer than the store's. */
+/* Gets a number without evicting a row that is newer than the store's. */
 static bool make_room_ahead(struct graph_device *device, struct row_cache *cache, uint64_t key, uint32_t *number)
 {
     if (new_number(device, device->next, cache, key, number))
@@ -382,7 +387,7 @@ static bool make_room_ahead(struct graph_device *device, struct row_cache *cache
     return true;
 }
 
-/* How many of the rows a table lacks. */
+/* Counts the rows that the table lacks on the device. */
 static struct arriving_counts count_absent(const struct row_cache *cache, const struct device_plan *plan,
                                            const struct fr_table_rows *rows)
 {
@@ -393,7 +398,7 @@ static struct arriving_counts count_absent(const struct row_cache *cache, const 
     return absent;
 }
 
-/* False: there is no more room. */
+/* Sends one row early. False: there is no more room. */
 static bool bring_row(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, uint32_t u,
                       const struct arriving *host)
 {
@@ -409,9 +414,10 @@ static bool bring_row(struct graph_device *device, uint32_t t, const struct fr_t
     return true;
 }
 
-/* What a table lacks, as far as there is room; what it has stays. A row that the batch makes has
- * its first values there then; one of a key that the device has already comes with the batch, for
- * the batch before may still be refused. */
+/* Sends early the rows that a table lacks, as far as there is room; rows that are there stay. A
+ * row that the batch creates gets its first values at once, unless the device already has a row
+ * of this key. That row is replaced when the batch comes, because the batch before may still be
+ * refused. */
 static void bring_table(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, size_t *bytes)
 {
     const struct row_cache *cache = &device->tables[t];
@@ -420,7 +426,7 @@ static void bring_table(struct graph_device *device, uint32_t t, const struct fr
     struct key_list *listed = &plan->listed;
     size_t row_bytes = cache->floats * sizeof(float);
     struct arriving host;
-    if (row_bytes == 0) /* no batch came so far */
+    if (row_bytes == 0) /* no batch has come so far */
         return;
     struct arriving_counts n = count_absent(cache, plan, rows);
     size_t most = *bytes / (row_bytes + sizeof(float *));
@@ -435,7 +441,8 @@ static void bring_table(struct graph_device *device, uint32_t t, const struct fr
         bool brought = false;
         if (plan->numbers[u] == FR_NO_ROW && !full && room)
             brought = room = bring_row(device, t, rows, u, &host);
-        if (!brought || fr_graph_device_is_made(rows, u)) /* it wants more when the batch comes */
+        /* the key needs more when the batch comes */
+        if (!brought || fr_graph_device_is_made(rows, u))
             listed->of[kept++] = u;
     }
     listed->n = kept;
@@ -460,7 +467,8 @@ void fr_graph_bring(struct fr_graph *graph, const struct fr_batch *batch, const 
         put_addresses(device, next, t, rows->tables[t].n_unique);
     fr_graph_device_send(device);
     start_arriving(device, graph->conf->n_tables);
-    next->of_batch = next->arena.failed ? NULL : batch; /* then it comes at its turn */
+    /* if it failed, the batch is sent at its turn */
+    next->of_batch = next->arena.failed ? NULL : batch;
     next->of_rows = rows;
     next->arena.optional = false;
     device->arena = &device->now->arena;

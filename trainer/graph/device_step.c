@@ -1,12 +1,12 @@
 /* A step on a device: everything is started, including updates, and then one block reports the
  * result.
  *
- * Updates obey a flag that the checks before them set (struct fr_device_judge), so a refused step
- * changed nothing, and the host's numbers (ages, counts, statistics) are taken back or not taken
- * over. Row gradients are not computed twice: while the leaves' gradients are small enough for any
- * sum of them (as on the processor, update.c) nothing more is asked. Where that bound is too weak
- * the step is not refused but unsure: updates waited, the rows are checked, and if they are fit the
- * updates are started again.
+ * Updates obey a flag that the checks before them set (struct fr_device_judge), so a refused
+ * step changes nothing, and the host's numbers (ages, counts, statistics) are restored or not
+ * adopted. Row gradients are not computed twice: if the leaves' gradients are small enough for
+ * any sum of them (as on the processor, update.c), nothing more is checked. If that bound is too
+ * weak, the step is not refused but unsure: updates have done nothing, the rows' gradients are
+ * checked, and if they are fit the updates are started again.
  *
  * Between begin and finish the host does other work (trainer/attempt.c). Owner thread: the
  * graph's. */
@@ -20,7 +20,7 @@
 
 #include "ops/pooling.h"
 
-enum { DICE_BITS = 32 }; /* of how often an entry counts */
+enum { DICE_BITS = 32 }; /* bits of the number of times that an entry counts */
 
 /* ---- the answer ---- */
 
@@ -95,7 +95,7 @@ static void judge(struct graph_device *device, enum fr_device_word word, uint32_
 
 /* ---- forward ---- */
 
-/* The batch may have been sent while the step before it ran. */
+/* Begins the current batch, which may have been sent while the previous step ran. */
 static void begin_arrival(struct graph_run *run)
 {
     struct graph_device *device = run->graph->device;
@@ -141,13 +141,13 @@ void fr_graph_device_forward(struct graph_run *run)
     device->waiting = true;
 }
 
-/* ---- how large rows' gradients may be ---- */
+/* ---- limits of the rows' gradients ---- */
 
-/* Largest |weight x scale| of a reader's ids: the scale is the pooling's. */
+/* Returns the largest |weight x scale| of a reader's ids, with the scale of the pooling. */
 static double largest_coefficient(const struct graph_run *run, const struct node *node)
 {
     const struct fr_column *column = &run->batch->columns[node->slot];
-    double largest = 1.0; /* without weights no scale is larger */
+    double largest = 1.0; /* without weights the largest possible scale is 1 */
     uint32_t entries = fr_batch_entries(run->batch, (uint32_t)node->slot);
     for (uint32_t e = 0; column->weights && e < entries; e++) {
         uint32_t begin = column->begin[e], end = column->begin[e + 1];
@@ -161,7 +161,7 @@ static double largest_coefficient(const struct graph_run *run, const struct node
     return largest;
 }
 
-/* What leaves' gradients may be so that no row's sum is over the bound. */
+/* Returns the largest gradient of leaves with which no row's sum can exceed the bound. */
 static float leaf_bound(const struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;
@@ -175,10 +175,10 @@ static float leaf_bound(const struct graph_run *run)
                 largest = coefficient;
         }
         double own = (double)FR_GRADIENT_MAX / (largest * (most > 1.0 ? most : 1.0));
-        if (!(own >= bound)) /* a coefficient that is no number: none is small enough */
+        if (!(own >= bound)) /* if a coefficient is NaN, no gradient is small enough */
             bound = own > 0.0 ? own : 0.0;
     }
-    return (float)(bound / 2.0); /* however it is rounded */
+    return (float)(bound / 2.0); /* the half allows for rounding */
 }
 
 /* ---- updates ---- */
@@ -215,8 +215,8 @@ static void check_rows(const struct graph_run *run)
     }
 }
 
-/* Factors of the gradients of parameters that are clipped, in the order of the moving ones; NULL:
- * none is. */
+/* Computes the factors of the gradients of clipped parameters, in the order of the parameters
+ * that move; NULL: no parameter is clipped. */
 static const float *clip_factors(const struct fr_graph *graph)
 {
     struct graph_device *device = graph->device;
@@ -283,8 +283,8 @@ static void update(const struct graph_run *run)
 
 /* ---- statistics of activations ---- */
 
-/* How often rows of a dice's input count: once for each sample of its losses that reads them.
- * Returns how many do in all. */
+/* Counts how often each row of a dice's input counts: once for each sample of the dice's losses
+ * that reads the row. Returns the total. */
 static uint64_t count_rows(const struct graph_run *run, const struct node *node, uint32_t *counts, uint32_t *most)
 {
     const struct fr_graph *graph = run->graph;
@@ -304,7 +304,8 @@ static uint64_t count_rows(const struct graph_run *run, const struct node *node,
     return all;
 }
 
-/* Moments take a row or not: one call for each bit of how often it counts. */
+/* An operation on moments counts each row once or not at all. So there is one call for each bit
+ * of the number of times that rows count. */
 static void sum_dice(const struct graph_run *run, const struct node *node, double *sums)
 {
     const struct fr_graph *graph = run->graph;
@@ -342,7 +343,7 @@ static void sum_dices(const struct graph_run *run)
         sum_dice(run, &v->nodes[i], sums);
         sums += (size_t)DICE_BITS * 2 * v->nodes[i].width;
     }
-    /* the square of what is larger, or a sum of a few such, is no number in f32 */
+    /* the square of a larger value, or a sum of a few such squares, is not finite in f32 */
     judge(device, FR_DEVICE_SQUARED, fr_f32_bits(sqrtf(FLT_MAX)), FR_REFUSED_STATISTIC);
 }
 
@@ -375,7 +376,7 @@ static void start_checks(struct graph_run *run, bool fit)
 {
     struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
-    if (!fit) { /* of the host's statistics */
+    if (!fit) { /* undo the host's statistics */
         uint32_t reason = FR_REFUSED_STATISTIC;
         const void *word = fr_graph_array(graph, &reason, sizeof(reason));
         device->api->copy(device->queue, fr_graph_device_bits(device, FR_DEVICE_REFUSED), word, sizeof(reason));
@@ -398,7 +399,7 @@ static void start_checks(struct graph_run *run, bool fit)
     sum_dices(run);
 }
 
-/* Rows' own gradients, when nothing else speaks against the step. */
+/* Checks the rows' own gradients, if nothing else requires a refusal of the step. */
 static enum fr_status make_sure(const struct graph_run *run, uint32_t *refused)
 {
     struct fr_graph *graph = run->graph;
@@ -435,7 +436,7 @@ static void read_sums(struct fr_graph *graph)
     }
 }
 
-/* The step took effect: what the host keeps of it. */
+/* Adopts what the host keeps of a step that took effect. */
 static enum fr_status commit_step(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
@@ -460,7 +461,7 @@ static enum fr_status commit_step(struct graph_run *run)
     return FR_OK;
 }
 
-/* What became of a step whose answer is there. */
+/* Handles the outcome of a step whose answer is there. */
 static enum fr_status conclude(struct graph_run *run, double *loss)
 {
     struct fr_graph *graph = run->graph;
@@ -495,7 +496,7 @@ void fr_graph_device_begin(struct graph_run *run)
     judge(device, FR_DEVICE_LOGITS, fr_f32_bits(INFINITY) - 1, FR_REFUSED_LOGIT);
     fr_graph_mark_trained(run);
     if (!fr_graph_count_unmasked(run))
-        return; /* only its logits may speak against it */
+        return; /* only the logits of this pass may cause a refusal */
     fr_graph_fill_sets(run);
     device->states_before = fr_realloc(device->states_before, graph->n_parameters, sizeof(*device->states_before));
     memcpy(device->states_before, graph->parameter_states, graph->n_parameters * sizeof(*device->states_before));
@@ -539,7 +540,7 @@ static float *borrowed(struct graph_device *device, float *there, size_t n)
     return host;
 }
 
-/* The device's pointer, while `slot` has that of the copy. */
+/* A pointer of the device, kept while `slot` has a pointer to the host's copy. */
 struct loan {
     float **slot;
     float *device;

@@ -5,8 +5,8 @@
  * on their position (openblas) a chunk of vectors always has exactly C rows, zero-padded; with the
  * others only the real rows are computed, and their bits are the same. Step rows are never padded.
  *
- * Owner thread: the graph's; a chunk belongs to one worker. It does not look at labels, roles or
- * weights of samples. */
+ * Owner thread: the graph's; a chunk belongs to one worker. Labels, roles and weights of samples
+ * are not used. */
 #include "passes.h"
 
 #include <string.h>
@@ -105,7 +105,7 @@ static void forward_dense(const struct graph_run *run, const struct node *node, 
         forward_standardize(graph, node, c->entries, (struct fr_view[2]){in, out});
         break;
     case FR_TRANSFORM_NONE:
-    case FR_TRANSFORM_LOG1P: /* steps, which the decoder did */
+    case FR_TRANSFORM_LOG1P: /* the decoder has made the steps of these transforms */
     case FR_TRANSFORM_CLIP:
     case FR_TRANSFORM_TIME_OF_DAY:
     case FR_TRANSFORM_TIME_OF_WEEK:
@@ -263,13 +263,13 @@ void fr_graph_forward_node(const struct graph_run *run, const struct node *node,
         FR_CALLED_NODES(FR_KIND_CASE)
         fr_graph_call_node(graph, node, c, false);
         break;
-    case NODE_MSE_PAIR: /* all of an auxiliary loss is in the backward pass */
+    case NODE_MSE_PAIR: /* an auxiliary loss is computed in the backward pass */
     case NODE_NEXT_STEP:
         break;
     }
 }
 
-/* Rows and masks of sequences that every sample of a group gets a copy of. */
+/* Fills the rows and masks of shared sequences, which every sample of a group gets a copy of. */
 void fr_graph_fill_expanded(const struct graph_run *run, const struct chunk *c)
 {
     const struct variant *v = run->graph->variant;
@@ -335,7 +335,8 @@ void fr_graph_forward_chunks(struct graph_run *run)
 
 /* ---- kernels ---- */
 
-/* Puts the rows of a kernel together that are not so in the parameter, and packs them. */
+/* Copies rows of a kernel that are not contiguous in the parameter next to each other, and packs
+ * them. */
 static void pack_weights(void *context, size_t index, size_t worker)
 {
     const struct graph_run *run = context;
@@ -390,7 +391,7 @@ void fr_graph_forward(struct fr_graph *graph, const struct fr_batch *batch, cons
         return;
     }
     fr_graph_prepare(&run);
-    /* Parameters may have been written from outside: copies do not outlive a call. */
+    /* Parameters may be written from outside between two calls, so copies are made in each call. */
     if (copies_kernels(graph))
         fr_graph_run_tasks(graph, graph->variant->n_pack_tasks, pack_weights, &run);
     fr_graph_forward_chunks(&run);

@@ -4,7 +4,7 @@
  * Memory only grows: nothing is allocated for a batch not larger than an earlier one of the same
  * variant. Numbers do not depend on which variants were there before.
  *
- * Owner thread: the graph's. It does not compute. */
+ * Owner thread: the graph's. Nothing is computed here. */
 #include "passes.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static size_t bytes_of(size_t rows, size_t columns)
     return bytes ? bytes : ALIGNMENT;
 }
 
-/* What operations write and read; and what the host alone does. */
+/* Two functions: memory that operations read and write, and memory that only the host uses. */
 static float *floats(const struct fr_graph *graph, size_t rows, size_t columns)
 {
     return fr_graph_memory(graph, bytes_of(rows, columns));
@@ -88,7 +88,7 @@ size_t fr_graph_variant_bytes(const struct fr_graph *graph)
     return bytes;
 }
 
-/* The least recently used go; the current one and the first stay. */
+/* Frees the least recently used variants, but neither the current one nor the first. */
 static void drop_variants(struct fr_graph *graph)
 {
     while (fr_graph_variant_bytes(graph) > graph->variant_bytes_max) {
@@ -158,7 +158,7 @@ static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
     graph->capacity_samples = capacity;
 }
 
-/* Of the batch, shared columns or not. */
+/* Reserves memory for the pairs of the batch, whether its columns are shared or not. */
 static void reserve_pairs(struct fr_graph *graph, uint32_t n_groups)
 {
     if (n_groups <= graph->capacity_pair_groups)
@@ -198,7 +198,8 @@ static uint32_t whole_chunks(const struct fr_graph *graph, uint32_t rows)
     return (chunks ? chunks : 1) * size;
 }
 
-/* Where the steps of a shared sequence go when every sample of a group has them. */
+/* Computes where the steps of a shared sequence lie when every sample of a group gets a copy of
+ * them. */
 static void expand_begin(struct variant *v, struct space *space, const struct fr_batch *batch)
 {
     const uint32_t *from = v->spaces[space->from].begin;
@@ -222,7 +223,7 @@ static void set_rows(const struct fr_graph *graph, struct variant *v, const stru
 {
     v->spaces[SPACE_SAMPLES].rows = batch->n_samples;
     v->spaces[SPACE_GROUPS].rows = graph->n_groups;
-    /* what a space is expanded from comes before it */
+    /* the space that a space is expanded from comes before it */
     for (uint32_t s = SPACE_GROUPS + 1; s < v->n_spaces; s++) {
         struct space *space = &v->spaces[s];
         if (space->from != FR_NO_INDEX) {
@@ -234,7 +235,7 @@ static void set_rows(const struct fr_graph *graph, struct variant *v, const stru
     }
 }
 
-/* The processor reads what the host has. */
+/* Makes the processor's operations read the host's arrays. */
 static void set_places(const struct fr_graph *graph, struct variant *v)
 {
     for (uint32_t s = 0; s < v->n_spaces; s++) {
@@ -311,7 +312,7 @@ static size_t workspace_of(const struct fr_graph *graph, const struct variant *v
 {
     if (graph->device)
         return fr_graph_device_workspace(graph, v, node);
-    /* depends on the number of entries only */
+    /* the workspace depends on the number of entries only */
     struct fr_steps steps = {.entry_end = graph->conf->chunk_rows};
     if (node->kind == NODE_GRU)
         return graph->ops->gru_workspace(&steps, node->width);

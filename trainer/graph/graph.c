@@ -5,8 +5,8 @@
  *
  * Invariants: parameters keep their addresses for life; the variant without shared slots stays.
  *
- * Owner thread: the owner loop. It does not compute (forward.c, backward.c, update.c) or hold
- * parameters (parameters.c). */
+ * Owner thread: the owner loop. The computation is in forward.c, backward.c and update.c, the
+ * parameters are in parameters.c. */
 #include "device.h"
 #include "network.h"
 
@@ -129,9 +129,9 @@ static uint32_t set_of(struct fr_graph *graph, uint32_t losses)
     return graph->n_loss_sets++;
 }
 
-/* An occurrence of a key counts once for every sample that is trained through any of its readers; a
- * masked step of a sequence, which contributes through poolings alone, for those trained through
- * any pooling. */
+/* An occurrence of a key counts once for every sample that is trained through any of its
+ * readers; a masked step of a sequence, which contributes through poolings alone, counts once
+ * for every sample that is trained through any pooling. */
 static void find_source_sets(struct fr_graph *graph, const struct variant *v, const struct table_sources *table)
 {
     for (uint32_t i = 0; i < table->n_sources; i++) {
@@ -156,7 +156,7 @@ void fr_graph_find_loss_sets(struct fr_graph *graph, struct variant *v)
         find_source_sets(graph, v, &v->tables[t]);
 }
 
-/* What reaches a parameter: the same in every variant. */
+/* Marks what reaches a parameter. It is the same in every variant. */
 static void mark_parameters(struct fr_graph *graph, const struct variant *v)
 {
     for (uint32_t n = 0; n < v->n_nodes; n++) {
@@ -186,12 +186,12 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
 {
     const struct fr_conf *conf = options->conf;
     FR_CHECK(conf->n_layers > 0 && conf->n_layers <= FR_LAYERS_MAX && conf->n_tasks > 0 && conf->chunk_rows > 0);
-    FR_CHECK(conf->n_tasks + conf->n_losses <= 32); /* bits of a set of losses */
+    FR_CHECK(conf->n_tasks + conf->n_losses <= 32); /* a set of losses has 32 bits */
     struct fr_graph *graph = fr_alloc(1, sizeof(*graph));
     graph->conf = conf;
     bool bf16 = conf->precision == FR_PRECISION_BF16 && !options->scoring_only && !options->device;
     graph->ops = options->ops ? options->ops : bf16 ? fr_ops_bf16() : fr_ops_cpu();
-    FR_CHECK(graph->ops); /* fr_graph_check_machine */
+    FR_CHECK(graph->ops); /* fr_graph_check_machine has checked this */
     graph->chunk_rows = conf->chunk_rows;
     graph->pads = !graph->ops->rows_independent;
     if (options->device) {
@@ -366,7 +366,7 @@ bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task)
     const struct variant *v = graph->variants[0];
     const struct fr_conf_task *conf = &graph->conf->tasks[task];
     bool *learns = fr_alloc(v->n_nodes, sizeof(*learns));
-    for (uint32_t n = 0; n < v->n_nodes; n++) /* arguments come before */
+    for (uint32_t n = 0; n < v->n_nodes; n++) /* arguments come before the nodes that read them */
         learns[n] = node_learns(&v->nodes[n], learns);
     bool any = fr_loss_terms(conf->loss) == FR_TRAINS_NOTHING;
     if (graph->tasks[task].output != FR_NO_INDEX)

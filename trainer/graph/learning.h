@@ -30,22 +30,22 @@ void fr_graph_put_priors(const struct fr_graph *graph, struct fr_buffer *out);
  * `write` before. FR_E_CORRUPT. */
 enum fr_status fr_graph_parse_priors(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;
 
-/* The given biases are not derived from the first labels. */
+/* Excludes the given biases from following the first labels. */
 void fr_graph_adopt_priors(struct fr_graph *graph, const bool *given);
 
 /* ---- loss.c ---- */
 
-/* Labels and effective weights of a task, [n_samples]. The weights are valid until the next
- * call. */
+/* Two functions: the labels and the effective weights of a task, [n_samples]. The weights are
+ * valid until the next call. */
 const float *fr_graph_labels_of(const struct graph_run *run, const struct fr_conf_task *task);
 const float *fr_graph_weights_of(const struct graph_run *run, const struct fr_conf_task *task);
-/* The weights where operations read them. */
+/* Returns the weights at the address where operations read them. */
 const float *fr_graph_at_weights(const struct graph_run *run, const struct fr_conf_task *task);
 
 /* ---- optimizer_state.c ---- */
 
-/* After a step: notes which parameters it moved (fr_parameter.changes); statistics and priors note
- * their own. */
+/* Called after a step: notes which parameters the step moved (fr_parameter.changes). Statistics
+ * and priors are noted by their own files. */
 void fr_graph_note_step(struct fr_graph *graph);
 
 /* ---- ranking_pairs.c ---- */
@@ -64,9 +64,9 @@ void fr_graph_free_statistics(struct fr_graph *graph);
 /* Computes the statistics after the batch's trained samples, without applying them yet; false: a
  * number would not be finite. Node values must be those of the (training) forward pass. */
 bool fr_graph_stage_statistics(struct graph_run *run);
-/* The same for standardized slots only, whose values the host has. */
+/* Stages the statistics of standardized slots only, whose values the host has. */
 bool fr_graph_stage_standards(struct graph_run *run);
-/* The same for a dice whose moments are given: sums [2 n] over `count` rows. */
+/* Stages the statistics of a dice from its moments: sums [2 n] over `count` rows. */
 void fr_graph_stage_dice(struct fr_graph *graph, const struct node *node, const double *sums, double count);
 void fr_graph_commit_statistics(struct fr_graph *graph);
 /* The part of fr_graph_adopt for statistics. */

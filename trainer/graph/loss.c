@@ -1,15 +1,16 @@
-/* From outputs to logits, and from labels to what counts, the outputs' gradients and the tasks'
- * loss.
+/* Computes logits from outputs, what counts from labels, and from both the outputs' gradients
+ * and the tasks' loss.
  *
- * A task's loss is the weighted sum over its trained samples with a label: gradients do not depend
- * on how many samples a batch happened to bring. pairwise: per group the sum over pairs, times
- * samples that stand in a pair / pairs, so that a sample weighs as one of another loss does. Losses
- * run over the whole batch in sample order, so neither chunks nor workers nor sample forms show in
- * a bit. The weight of a sample is its label's `w`, times 1/s where ingest.sampling says that
- * dropped samples are made up for in training; a pair's is the product of both samples'.
+ * A task's loss is the weighted sum over its trained samples with a label: gradients do not
+ * depend on how many samples a batch happened to bring. pairwise: per group the sum over pairs,
+ * times (samples that are part of a pair / pairs), so that a sample has the same weight as with
+ * another loss. Losses run over the whole batch in sample order, so the bits do not depend on
+ * chunks, workers or sample forms. The weight of a sample is its label's `w`, times 1/s if
+ * ingest.sampling requires that training compensates for dropped samples; the weight of a pair
+ * is the product of both samples' weights.
  *
- * What counts is settled before any gradient: sample_losses, of tasks and of auxiliary losses,
- * whose values are computed by backward.c.
+ * What counts is determined before any gradient is computed: sample_losses, for tasks and for
+ * auxiliary losses, whose values backward.c computes.
  *
  * Owner thread: the graph's. */
 #include "learning.h"
@@ -24,13 +25,13 @@ const float *fr_graph_labels_of(const struct graph_run *run, const struct fr_con
     return run->batch->labels + (size_t)task->label * run->batch->capacity_samples;
 }
 
-/* Where the loss reads them. */
+/* Returns the labels at the address where the loss reads them. */
 static const float *at_labels(const struct graph_run *run, const struct fr_conf_task *task)
 {
     return run->at_batch->labels + (size_t)task->label * run->at_batch->capacity_samples;
 }
 
-/* A device has the effective ones. */
+/* On a device the effective weights are there already. */
 const float *fr_graph_at_weights(const struct graph_run *run, const struct fr_conf_task *task)
 {
     if (!run->graph->device)
@@ -100,7 +101,7 @@ static struct fr_steps host_steps(const struct fr_graph *graph, uint32_t space)
     return (struct fr_steps){s->begin, s->masked, 0, graph->n_samples};
 }
 
-/* All trained samples for mse, those with a step that counts for next_step. */
+/* Marks all trained samples for mse, and for next_step those with a step that counts. */
 static uint32_t mark_auxiliary(const struct graph_run *run, const struct node *node, uint32_t bit)
 {
     struct fr_graph *graph = run->graph;
@@ -204,7 +205,7 @@ static double logit_loss(const struct graph_run *run, uint32_t t)
     case FR_LOSS_PAIRWISE:
         return fr_graph_pair_loss(run, t);
     case FR_LOSS_LOGLOSS:
-    case FR_LOSS_NONE: /* not called for it */
+    case FR_LOSS_NONE: /* this function is not called for it */
         break;
     }
     return FR_SUM(graph, t, logloss, &loss);

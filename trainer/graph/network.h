@@ -137,9 +137,9 @@ struct space {
     KIND(NODE_POOLED)                                                                                                  \
     KIND(NODE_SEQUENCE)                                                                                                \
     KIND(NODE_DENSE)                                                                                                   \
-    KIND(NODE_EXPAND) /* groups' rows -> samples' rows */                                                              \
+    KIND(NODE_EXPAND) /* groups' rows are copied to samples' rows */                                                   \
     KIND(NODE_CONCAT)                                                                                                  \
-    /* second argument, if any: a product over the groups' part, expanded as the start of the sum */                   \
+    /* a second argument is a product over the groups' part, expanded; the sum begins with it */                       \
     KIND(NODE_LINEAR)                                                                                                  \
     KIND(NODE_BIAS)                                                                                                    \
     KIND(NODE_DROPOUT)                                                                                                 \
@@ -148,7 +148,7 @@ struct space {
     KIND(NODE_NEXT_STEP) /* states, positives, negatives: an auxiliary loss; no output */
 /* Nodes that are one call of an operation in either direction: call_<name> in nodes.c. */
 #define FR_CALLED_NODES(KIND)                                                                                          \
-    KIND(NODE_ALIGN, align) /* steps of one slot -> steps of another */                                                \
+    KIND(NODE_ALIGN, align) /* steps of one slot, aligned with steps of another */                                     \
     KIND(NODE_ACTIVATE, activate)                                                                                      \
     KIND(NODE_LAYER_NORM, layer_norm)                                                                                  \
     KIND(NODE_BI_INTERACTION, bi_interaction)                                                                          \
@@ -423,7 +423,7 @@ struct fr_graph {
     uint64_t steps;           /* steps of the optimizer: batches that moved anything */
     uint64_t trained_samples; /* samples trained by those steps, for schedules */
     uint64_t changes;         /* steps of this run */
-    /* of standardize and dice (statistics.c); NULL if scoring_only */
+    /* statistics of standardize and dice (statistics.c); NULL if scoring_only */
     struct statistics *statistics;
 
     uint32_t n_outputs;
@@ -543,7 +543,7 @@ static inline bool fr_bit(const uint64_t *bits, uint32_t i)
     return bits[i / 64] >> i % 64 & 1;
 }
 
-/* Row `row` of a node, absolute in its space. */
+/* Returns row `row` of a node, counted from the beginning of its space. */
 static inline struct fr_view fr_node_values(const struct variant *variant, const struct node *node, uint32_t row)
 {
     const struct node_buffer *b = &variant->buffers[node->buffer];

@@ -1,11 +1,12 @@
 /* Nodes that are one call of an operation, forward or backward: the arguments of the call are set
  * in one place for both directions.
  *
- * Gradients are views without values in the forward pass, and where no gradient is wanted. Forward
- * runs on padding rows too where products do (rows_independent); backward on real ones.
+ * Gradients are views without values in the forward pass, and where no gradient is wanted. The
+ * forward pass also runs on padding rows where products do (rows_independent); the backward pass
+ * runs on real rows only.
  *
- * Owner thread: the graph's; a chunk belongs to one worker. It does not allocate, or clear
- * gradients but its own partial sums. */
+ * Owner thread: the graph's; a chunk belongs to one worker. Nothing is allocated, and no
+ * gradient is cleared except the partial sums of the node itself. */
 #include "passes.h"
 
 #include <string.h>
@@ -16,11 +17,11 @@ struct pass {
     const struct node *node;
     const struct chunk *c;
     struct rows r;
-    uint32_t m; /* rows of vectors */
+    uint32_t m; /* the number of rows of vectors */
     bool backward;
 };
 
-/* Row `row` of argument i, absolute in its space. */
+/* Returns row `row` of argument i, counted from the beginning of its space. */
 static struct fr_view argument(const struct pass *p, uint32_t i, uint32_t row)
 {
     return fr_node_values(p->graph->variant, fr_argument(p->graph, p->node, i), row);
@@ -41,7 +42,8 @@ static struct fr_view gradient(const struct pass *p, uint32_t row)
     return p->backward ? fr_node_gradients(p->graph->variant, p->node, row) : (struct fr_view){NULL, 0};
 }
 
-/* Operations whose output is its gradient on the way back. */
+/* Returns the output in the forward pass and its gradient in the backward pass, for operations
+ * that have one argument for both. */
 static struct fr_view output(const struct pass *p, uint32_t row)
 {
     return p->backward ? gradient(p, row) : values(p, row);
@@ -119,7 +121,7 @@ static void call_layer_norm(const struct pass *p)
     FR_EITHER(p, layer_norm_backward, layer_norm, &call);
 }
 
-/* Arguments of one width, in the worker's views. */
+/* Sets arguments of one width in the worker's views. */
 static struct fr_interaction interaction(const struct pass *p)
 {
     struct fr_view *in = p->graph->views + (size_t)p->c->worker * 2 * p->graph->views_max;

@@ -1,9 +1,9 @@
-/* Optimizer state of the dense parameters: memory, and as bytes for the sections "dense_state" and
- * "dense_state/..".
+/* Optimizer state of the dense parameters: its memory, and its bytes in the sections
+ * "dense_state" and "dense_state/..".
  *
- * Only parameters a loss reaches have state. The bytes hold what a run needs to continue as if it
- * had not stopped: steps, trained samples (schedules), moments, and the accumulators of the
- * published statistics; parameter values travel in their own section.
+ * Only parameters that a loss reaches have state. The bytes hold what a run needs to continue as
+ * if it had not stopped: steps, trained samples (schedules), moments, and the accumulators of
+ * the published statistics; parameter values have their own section.
  *
  * Invariant: everything is checked before anything changes.
  *
@@ -20,7 +20,7 @@ static float *floats(size_t n)
     return fr_alloc_aligned(ALIGNMENT, (n ? n : 1) * sizeof(float));
 }
 
-/* Arrays of state of a parameter. */
+/* Returns the number of state arrays of a parameter. */
 static uint32_t states_of(const struct fr_graph *graph, size_t p)
 {
     const struct parameter_state *state = &graph->parameter_states[p];
@@ -127,12 +127,13 @@ uint64_t fr_graph_shared_changes(const struct fr_graph *graph)
     return graph->changes;
 }
 
-/* ---- as bytes: little-endian ---- */
+/* ---- bytes, little-endian ---- */
 
-/* Of a parameter: u64 number of values, u32 optimizer (UINT32_MAX: none), u64 samples it was
- * stepped for, u32 arrays of state, u32 whether an average is published; if so u64 samples it
- * stands for, u64 samples it waits with, and the values themselves, for the section of the values
- * then holds the average; the arrays. */
+/* Writes the state of a parameter: u64 number of values, u32 optimizer (UINT32_MAX: none), u64
+ * samples that the parameter was stepped for, u32 number of state arrays, u32 whether an average
+ * is published. If it is: u64 samples that the average represents, u64 samples that wait for its
+ * next update, and the trained values, because the section of the values then holds the average.
+ * At the end the state arrays. */
 static void put_parameter(const struct fr_graph *graph, size_t p, struct fr_buffer *out)
 {
     const struct parameter_state *state = &graph->parameter_states[p];
@@ -170,8 +171,8 @@ static enum fr_status parse_average(struct fr_graph *graph, size_t p, struct fr_
     return FR_OK;
 }
 
-/* The optimizer may be another of the same state: the configuration changed (docs/commands.md,
- * "Changing a model"). */
+/* Whether an optimizer can continue with the state of another one: the configuration may have
+ * changed to an optimizer with the same state (docs/commands.md, "Changing a model"). */
 static bool is_continued(uint32_t before, uint32_t now)
 {
     return before == now || (before != UINT32_MAX && now != UINT32_MAX &&
@@ -205,8 +206,8 @@ static enum fr_status parse_parameter(struct fr_graph *graph, size_t p, struct f
     return FR_OK;
 }
 
-/* Shared: u32 version, u64 number of parameters, steps, trained samples; then the statistics, then
- * the tasks' first labels. */
+/* The shared part: u32 version, u64 number of parameters, u64 steps, u64 trained samples; then
+ * the statistics, then the tasks' first labels. */
 void fr_graph_save_shared(const struct fr_graph *graph, struct fr_buffer *out)
 {
     fr_put_u32(out, STATE_VERSION);

@@ -1,16 +1,17 @@
-/* Optimizers as configured: schedules, and what every parameter and part gets
- * for one step.
+/* Configured optimizers: schedules, and the optimizer that every parameter and part gets for one
+ * step.
  *
  * A rate depends on the number of samples trained before the step, which the graph counts and
  * saves: interrupting a run changes no rate. Factors are computed in double by multiplication,
- * division and sqrt only, so that every machine and libm agrees. Owner thread: the graph's. Does
- * not: apply rules (ops/row.h). */
+ * division and sqrt only, so that every machine and libm agrees. Owner thread: the graph's. The
+ * rules themselves are in ops/row.h. */
 #include "learning.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* of the exponent of a decay: the next bit moves the factor by less than 1e-13 */
+/* bits of the fraction of a decay's exponent; the next bit would change the factor by less than
+ * 1e-13 */
 enum { FRACTION_BITS = 48 };
 
 /* base^(n / d), 0 < base <= 1: the whole part by squaring, the fraction bit by bit by square
@@ -76,8 +77,8 @@ static void square_task(void *context, size_t index, size_t worker)
         graph->dense_squares[index] = graph->ops->sum_squares(task->end - task->begin, state->gradient + task->begin);
 }
 
-/* Norms of the mean gradients: of a parameter for clip_norm, of all that move for clip_global_norm.
- * Blocks are joined in ascending order. */
+/* Computes norms of mean gradients: that of each parameter for clip_norm, and that of all
+ * parameters that move for clip_global_norm. Blocks are joined in ascending order. */
 static void clip_norms(struct fr_graph *graph)
 {
     bool any = graph->conf->clip_global_norm > 0.0f;
@@ -101,14 +102,14 @@ static void clip_norms(struct fr_graph *graph)
     }
     float scale = fr_clip_scale((float)sqrt(all), graph->conf->clip_global_norm);
     for (size_t p = 0; p < graph->n_parameters && scale < 1.0f; p++) {
-        /* read where the rule sees a shaped gradient */
+        /* used if the gradient is shaped before the rule */
         graph->parameter_states[p].pace.mean_scale *= scale;
         graph->parameter_states[p].pace.scale *= scale;
     }
 }
 
-/* Of a parameter that was stepped for `before` samples and takes `n` more: a unit is batch_size of
- * them. */
+/* Returns the powers for a parameter that was stepped for `before` samples and is now stepped
+ * for `n` more. A unit is batch_size samples. */
 static struct fr_powers powers_of(const struct fr_graph *graph, const struct fr_optimizer *conf, uint64_t before,
                                   uint32_t n)
 {
@@ -127,8 +128,8 @@ static struct fr_powers powers_of(const struct fr_graph *graph, const struct fr_
     return powers;
 }
 
-/* Of the bounds and penalties of an optimizer what holds for a parameter: biases, scales and the
- * like do not decay. */
+/* Removes the penalties that do not apply to a parameter: biases, scales and the like do not
+ * decay. */
 static void spare(struct parameter_state *state, const struct fr_parameter *parameter)
 {
     struct fr_optimizer *o = &state->optimizer;
@@ -147,8 +148,9 @@ static void begin_parameter(const struct fr_graph *graph, struct parameter_state
     if (!state->moves)
         return;
     bool same = like && like->moves && like->conf == state->conf && like->set == state->set &&
-                like->samples == state->samples + n; /* `like` has taken its samples */
-    /* parameters of a layer, and mostly of all layers */
+                /* the samples of `like` were counted already */
+                like->samples == state->samples + n;
+    /* usually so for the parameters of a layer, and often for those of all layers */
     if (same) {
         state->pace = like->pace;
         state->optimizer = like->optimizer;
@@ -162,9 +164,10 @@ static void begin_parameter(const struct fr_graph *graph, struct parameter_state
     state->samples += n;
 }
 
-/* Of the moving average over trained samples after n more: what is older keeps 2^(-n / half_life)
- * of its weight, and all is divided by the weight there is, so the first step's values are its
- * first (Polyak and Juditsky 1992 with a window that forgets; the division is Adam's). */
+/* Computes the share of the values in the moving average after n more trained samples. Older
+ * values keep 2^(-n / half_life) of their weight, and the sum is divided by the total weight, so
+ * the average begins with the values after the first step (Polyak and Juditsky 1992 with
+ * exponential forgetting; the division is Adam's). */
 static void pace_average(const struct fr_graph *graph, struct parameter_state *state)
 {
     uint64_t half_life = graph->conf->export_.average_half_life;
@@ -199,7 +202,7 @@ void fr_graph_begin_step(struct fr_graph *graph)
             spare(&graph->parameter_states[p], &graph->parameters[p]);
     for (size_t p = 0; p < graph->n_parameters; p++)
         pace_average(graph, &graph->parameter_states[p]);
-    if (!graph->device) /* which takes the factors itself */
+    if (!graph->device) /* the device computes the factors itself */
         clip_norms(graph);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         for (uint32_t p = 0; p < graph->tables[t].n_parts; p++)

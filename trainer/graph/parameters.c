@@ -1,13 +1,15 @@
 /* Parameters of the layers: names, shapes, first values.
  *
- * All layers have theirs, also those no task reaches: they are part of the model. A first value is
- * a function of (seed, full name, index) alone: another layer more or less changes nothing here.
- * Statistics (dice, standardize) are parameters that no gradient reaches: replicas need them.
+ * All layers have parameters, also those that no task reaches, because they are part of the
+ * model. A first value is a function of (seed, full name, index) alone, so adding or removing
+ * another layer does not change it. Statistics (dice, standardize) are parameters, too, although
+ * no gradient reaches them, because replicas need them.
  *
- * Default: uniform +-1/sqrt(fan_in) for kernel and bias, fan_in being the inputs of the map (a
- * gru's: its units, all four alike, as PyTorch). An initializer of layer or network: kernels by it,
- * with the fans of the kernel's shape, and biases 0. Owner thread: the graph's. Does not: learn
- * (optimizers.c, optimizer_state.c). */
+ * By default, kernel and bias are uniform in +-1/sqrt(fan_in), where fan_in is the number of
+ * inputs of the map (for all four arrays of a gru the number of its units, as in PyTorch). With
+ * an initializer of the layer or the network, kernels follow it, with the fans of the kernel's
+ * shape, and biases are 0. Owner thread: the graph's. Training is in optimizers.c and
+ * optimizer_state.c. */
 #include "learning.h"
 
 #include <stdio.h>
@@ -17,7 +19,7 @@
 #include "base/hash.h"
 #include "numerics/first_values.h"
 
-enum { ALIGNMENT = 64, STREAM_DENSE = 2 /* of base/random: dense parameters, keyed by name */ };
+enum { ALIGNMENT = 64, STREAM_DENSE = 2 /* a stream of base/random, keyed by name */ };
 
 /* ---- first values ---- */
 
@@ -40,7 +42,7 @@ static void fill(struct fr_parameter *p, float value)
 
 /* ---- making ---- */
 
-/* What is being made, and for whom. */
+/* The parameters being made, and the layer they are for. */
 struct maker {
     struct fr_graph *graph;
     const struct fr_conf_layer *layer; /* NULL: statistics of a slot */
@@ -71,8 +73,8 @@ static void add_kernel(struct maker *m, const char *what, uint32_t rows, uint32_
     initialise(m->graph, add(m, what, rows, columns), &m->layer->init, fan_in);
 }
 
-/* fan_in 0: the map has no inputs of its own, the bias starts at 0, or at the constant asked
- * for. */
+/* fan_in 0: the map has no inputs of its own, so the bias begins at 0, or at the configured
+ * constant. */
 static void add_bias(struct maker *m, const char *what, uint32_t columns, uint32_t fan_in)
 {
     struct fr_parameter *p = add(m, what, 0, columns);
@@ -198,7 +200,7 @@ static void add_layer(struct fr_graph *graph, const struct fr_conf_layer *layer)
         in = add_mlp(&m, "", 4 * fr_conf_role_width(graph->conf, layer, 1));
         set_prefix(&m, "/score");
         add_kernel(&m, "kernel", in, 1, in);
-        if (!layer->softmax) /* its gradient would be rounding noise */
+        if (!layer->softmax) /* under a softmax, its gradient would be rounding noise */
             add_bias(&m, "bias", 1, in);
         break;
     case FR_LAYER_GRU:
@@ -234,7 +236,8 @@ static void add_layer(struct fr_graph *graph, const struct fr_conf_layer *layer)
 void fr_graph_make_parameters(struct fr_graph *graph)
 {
     const struct fr_conf *conf = graph->conf;
-    size_t *first = fr_alloc(conf->n_layers + 1, sizeof(*first)); /* parameters by layer */
+    /* first parameter of each layer */
+    size_t *first = fr_alloc(conf->n_layers + 1, sizeof(*first));
     for (uint32_t l = 0; l < conf->n_layers; l++) {
         add_layer(graph, &conf->layers[l]);
         first[l + 1] = graph->n_parameters;
@@ -246,7 +249,7 @@ void fr_graph_make_parameters(struct fr_graph *graph)
         struct maker m = {.graph = graph};
         snprintf(m.prefix, sizeof(m.prefix), "%s", slot->name);
         add_statistics(&m, slot->dim);
-        /* of samples, as far as statistics.c counts */
+        /* the number of samples, up to the limit in statistics.c */
         add_constant(&m, "count", 1, 0.0f);
         struct fr_parameter *count = &graph->parameters[graph->n_parameters - 1];
         count->trained = false;

@@ -6,7 +6,7 @@
 #include "device.h"
 #include "network.h"
 
-/* One operation, by whom the graph computes with. */
+/* Runs one operation on the device, or on the processor if there is none. */
 #define FR_RUN(graph, op, ...)                                                                                         \
     do {                                                                                                               \
         if ((graph)->device)                                                                                           \
@@ -14,7 +14,8 @@
         else                                                                                                           \
             (graph)->ops->op(__VA_ARGS__);                                                                             \
     } while (0)
-/* One that gives a sum: word `at` of the device's answer has it later, and this is 0. */
+/* Runs an operation that returns a sum. On a device the result here is 0, and word `at` of the
+ * answer gets the sum later. */
 #define FR_SUM(graph, at, op, call)                                                                                    \
     ((graph)->device                                                                                                   \
          ? ((graph)->device->ops->op((graph)->device->queue, fr_graph_device_sum((graph)->device, at), call), 0.0)     \
@@ -105,7 +106,7 @@ static inline float *fr_node_partial(const struct fr_graph *graph, const struct 
     return sum;
 }
 
-/* Row `row` of the values that a node keeps for the backward pass. */
+/* Returns row `row` of the values that a node keeps for the backward pass. */
 static inline struct fr_view fr_node_extra(const struct node *node, uint32_t row)
 {
     return (struct fr_view){node->extra ? node->extra + (size_t)row * node->extra_width : NULL, node->extra_width};

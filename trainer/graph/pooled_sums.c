@@ -1,9 +1,9 @@
-/* Sums of pooled rows that nothing else reads, alone or with their interaction by pairs: where
- * every entry has one id without a weight, rows are summed in place (fr_ops.sum_rows), and neither
- * the gathered rows nor their gradients are written out. A row's gradient is then that of the sum,
- * which all slots share, and with pairs that of the pairs times (sum - row): few arrays that stay
- * in the cache, and values that the update reads anyway. The bits are those of the nodes that the
- * sum replaces.
+/* Sums of pooled rows that nothing else reads, alone or with their interaction by pairs. If
+ * every entry has one id without a weight, rows are summed in place (fr_ops.sum_rows), and
+ * neither the gathered rows nor their gradients are stored. A row's gradient is then the
+ * gradient of the sum, which all slots share, plus, with pairs, the gradient of the pairs times
+ * (sum - row). These are few arrays, which stay in the cache, and values that the update reads
+ * anyway. The bits are those of the nodes that the sum replaces.
  *
  * Each batch is checked for such columns. The nodes always exist, for other batches, for devices,
  * and for the search for the cause of a refusal (fr_graph_write_sums).
@@ -38,7 +38,7 @@ static bool reads_the_same(const struct node *a, const struct node *b)
     return same;
 }
 
-/* The interaction by pairs of the same leaves, or FR_NO_INDEX. */
+/* Returns the interaction by pairs of the same leaves; FR_NO_INDEX: there is none. */
 static int32_t pairs_of(const struct variant *v, const struct node *add)
 {
     for (uint32_t n = 0; n < v->n_nodes; n++)
@@ -96,7 +96,7 @@ void fr_graph_free_sums(struct variant *v)
     free(v->sums);
 }
 
-/* ---- of a batch ---- */
+/* ---- in a batch ---- */
 
 static bool fill_slots(const struct graph_run *run, struct row_sums *sums)
 {
@@ -160,7 +160,7 @@ static double largest(const struct fr_graph *graph, uint32_t m, uint32_t n, stru
     return (double)fr_bits_f32(graph->ops->max_bits(m, n, x));
 }
 
-/* |gradient + pairs (sum - row)|, at most, and what rounding adds to it. NaN stays NaN. */
+/* An upper bound of |gradient + pairs (sum - row)|, including rounding. NaN stays NaN. */
 uint32_t fr_graph_sum_bits(const struct fr_graph *graph, const struct row_sums *sums, const struct chunk *c)
 {
     const double rounding = 1.0 + 1e-5;
@@ -185,7 +185,7 @@ void fr_graph_sum_source(const struct fr_graph *graph, const struct row_sums *su
         source->sum = fr_node_values(graph->variant, add, 0);
 }
 
-/* Values and gradients of leaves, as passes without sums leave them. */
+/* Writes the values and gradients of leaves that passes without sums would have written. */
 void fr_graph_write_sums(const struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;

@@ -1,13 +1,14 @@
-/* Output biases that begin where the labels are: a model of a rare label need not learn its rate
- * step by step.
+/* Output biases that begin at the rate of the labels, so that a model of a rare label need not
+ * learn this rate step by step.
  *
- * * While a task whose loss has a prior (vocabulary/loss.h) has seen at most FR_PRIOR_SAMPLES
- * labels, each step moves the bias its logit adds by the change of the log-odds of their weighted
- * mean, (positives + 1/2) / (weight + 1) (Krichevsky and Trofimov 1981), and at the first sets it
- * to them. Changes by gradients in the meantime stay. The bias is that of the layer the task names
- * as its logit, or of the first of several added ones.
+ * This applies to a task whose loss has a prior (vocabulary/loss.h), while at most
+ * FR_PRIOR_SAMPLES labels have been trained. The first step sets the bias of the task's logit to
+ * the log-odds of the weighted mean of the labels, (positives + 1/2) / (weight + 1) (Krichevsky
+ * and Trofimov 1981); each later step moves the bias by the change of the log-odds. Changes by
+ * gradients in the meantime stay. The bias is that of the layer that the task names as its
+ * logit, or that of the first layer if several are added.
  *
- * * Owner thread: the graph's. */
+ * Owner thread: the graph's. */
 #include <stdio.h>
 
 #include "learning.h"
@@ -29,7 +30,7 @@ static int32_t find_bias(const struct fr_graph *graph, int32_t l)
     else if (layer->op != FR_LAYER_ADD)
         return FR_NO_INDEX;
     else {
-        int32_t found = FR_NO_INDEX; /* arguments come before the layer: this ends */
+        int32_t found = FR_NO_INDEX; /* the loop ends, because arguments come before the layer */
         for (uint32_t i = 0; i < layer->n_refs && found == FR_NO_INDEX; i++)
             if (layer->refs[i].kind == FR_REF_LAYER)
                 found = find_bias(graph, layer->refs[i].index);
@@ -45,7 +46,7 @@ void fr_graph_make_priors(struct fr_graph *graph)
         const struct fr_conf_task *task = &graph->conf->tasks[t];
         struct prior *prior = &graph->tasks[t].prior;
         prior->bias = takes_prior(task) ? find_bias(graph, task->logit) : FR_NO_INDEX;
-        for (uint32_t i = 0; i < t; i++) /* one task to a bias */
+        for (uint32_t i = 0; i < t; i++) /* each bias follows one task */
             if (graph->tasks[i].prior.bias == prior->bias)
                 prior->bias = FR_NO_INDEX;
     }
@@ -73,7 +74,7 @@ static void follow(struct graph_run *run, uint32_t t)
         prior->samples++;
     }
     struct fr_parameter *bias = &graph->parameters[prior->bias];
-    /* what labels say is no noise: an average need not wait for it */
+    /* the average takes the change at once, because the rate of labels is no noise */
     float *both[] = {bias->values, bias->published};
     bias->changes++;
     graph->places[prior->bias].stale = true;
@@ -103,7 +104,7 @@ void fr_graph_adopt_priors(struct fr_graph *graph, const bool *given)
     }
 }
 
-/* Per task: samples, weight, positives. */
+/* Writes for each task the number of samples, the weight and the positives. */
 void fr_graph_put_priors(const struct fr_graph *graph, struct fr_buffer *out)
 {
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {

@@ -8,24 +8,25 @@
  *   order   3 7 | 1 2 8 | 5        samples 3 and 7 have the smallest label
  *   lower   0 0   2 2 2   5        pairs: 0 + 0 + 2 + 2 + 2 + 5 = 11
  *
- * Of a group with more than FR_GROUP_PAIRS_MAX pairs each sample meets only as many of its prefix
- * as keep the group within the bound, evenly spread over it and turned from sample to sample
- * (fr_pair_partner); they stand for all of them. Drawing at random was rejected (another number to
- * save), and so was dropping samples (each has its own gradient to give).
+ * In a group with more than FR_GROUP_PAIRS_MAX pairs, a sample is compared with only as many
+ * samples of its prefix as keep the group within the bound. They are evenly spread over the
+ * prefix, shifted from sample to sample (fr_pair_partner), and represent the whole prefix.
+ * Drawing at random was rejected (it needs another number in the state), and so was dropping
+ * samples (each has its own gradient).
  *
- * A task of the pool does whole groups: those that begin in one block of FR_PAIR_SAMPLES samples.
- * Gradients of groups are disjoint, sums are joined by group and by block in order, so numbers do
- * not depend on the number of workers.
+ * A task of the pool computes whole groups: those that begin in one block of FR_PAIR_SAMPLES
+ * samples. Gradients of groups are disjoint, sums are joined by group and by block in order, so
+ * numbers do not depend on the number of workers.
  *
- * Owner thread: the graph's; a block belongs to one worker. It does not compare samples of
- * different groups. */
+ * Owner thread: the graph's; a block belongs to one worker. Samples of different groups are
+ * never compared. */
 #include "learning.h"
 #include "passes.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { FR_PAIR_RUN = 8 }; /* sorted by insertion before merging */
+enum { FR_PAIR_RUN = 8 }; /* runs of this length are sorted by insertion before merging */
 
 /* ---- one group in the order of its labels ---- */
 
@@ -46,7 +47,8 @@ static void merge_runs(const float *labels, const uint32_t *from, uint32_t *to, 
         to[i] = b == end || (a < middle && labels[from[a]] <= labels[from[b]]) ? from[a++] : from[b++];
 }
 
-/* Ascending by label, equal ones as they stand: a merge sort from short runs up. `scratch` [n]. */
+/* Sorts by ascending label and keeps the order of equal labels: a merge sort that begins with
+ * short runs. `scratch` [n]. */
 static void sort_by_label(const float *labels, uint32_t *order, uint32_t *scratch, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i += FR_PAIR_RUN)
@@ -73,7 +75,8 @@ struct pair_run {
     const float *labels, *weights;
 };
 
-/* Groups [*begin, *end) that begin in block `index` of samples; empty groups may be in none. */
+/* Finds the groups [*begin, *end) that begin in block `index` of samples; an empty group may be
+ * in no block. */
 static void groups_of_block(const struct graph_run *run, size_t index, uint32_t *begin, uint32_t *end)
 {
     const struct fr_batch *batch = run->batch;
@@ -88,8 +91,8 @@ static void groups_of_block(const struct graph_run *run, size_t index, uint32_t 
     *end = bounds[1];
 }
 
-/* Samples of group g that count, in order; their number. Marks them when they stand in a pair, and
- * adds to *pairs. */
+/* Orders the samples of group g that count. Marks them if they are part of a pair, and adds the
+ * number of pairs to *pairs. */
 static struct pair_group order_group(const struct pair_run *p, uint32_t g, uint64_t *pairs)
 {
     const struct fr_graph *graph = p->run->graph;
@@ -109,7 +112,8 @@ static struct pair_group order_group(const struct pair_run *p, uint32_t g, uint6
     }
     if (count == 0)
         return (struct pair_group){0};
-    for (uint32_t i = 0; i < n; i++) /* all: the lowest have a higher one, the others a lower one */
+    /* all are part of a pair: for the lowest there is a higher label, for the others a lower one */
+    for (uint32_t i = 0; i < n; i++)
         graph->sample_losses[order[i]] |= 1u << p->task;
     *pairs += count;
     uint32_t each = FR_GROUP_PAIRS_MAX / higher;
@@ -164,7 +168,7 @@ static void loss_block(void *context, size_t index, size_t worker)
     graph->pair_blocks[index].sum = sum;
 }
 
-/* Group by group, each with a word for its sum: a device has no blocks. */
+/* On a device, which has no blocks: one call for each group, whose sum has a word of its own. */
 static void device_losses(const struct pair_run *p)
 {
     const struct graph_run *run = p->run;

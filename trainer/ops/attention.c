@@ -1,15 +1,16 @@
 /* CPU backend: the first layer of a target attention (Zhou et al. 2018, DIN) over [q, k, q - k, q o
  * k] of an entry's query and each of its keys.
  *
- * Idea: all of these are linear in k once the query is known. With Q, K, D, P the kernel's rows for
- * the four parts, the layer is k M + c with M = K - D + diag(q) P and c = q (Q + D) + b. An entry's
- * M and c cost as much as one step; a step costs one block's products instead of four, and nothing
- * four times as wide as a key is ever written. Going back, X = sum over steps of g k' and s = sum
- * of g hold all that the kernel and the query need.
+ * Idea: for a given query all of these are linear in k. With Q, K, D, P the kernel's rows for
+ * the four parts, the layer is k M + c with M = K - D + diag(q) P and c = q (Q + D) + b.
+ * Computing M and c of an entry costs as much as one step. A step then costs the products of one
+ * block of rows instead of four, and nothing four times as wide as a key is stored. In the
+ * backward pass, X = sum over steps of g k' and s = sum of g suffice for the gradients of the
+ * kernel and of the query.
  *
- * Going back everything lies transposed, [units, width], so that sums over units run down a column.
- * Bits of an entry do not depend on the others where rows of a product do not
- * (fr_ops.rows_independent). Thread: any, no state. It does not check for finite numbers. */
+ * In the backward pass all matrices are transposed, [units, width], so that sums over units run
+ * down a column. Bits of an entry do not depend on the others where rows of a product do not
+ * (fr_ops.rows_independent). Thread: any, no state. Whether numbers are finite is not checked. */
 #include <string.h>
 
 #include "cpu.h"
@@ -21,10 +22,10 @@
 
 enum { ALIGNMENT = 16 }; /* floats in a cache line */
 
-/* Blocks of the kernel's rows. */
+/* The blocks of the kernel's rows. */
 enum { QUERY, KEY, DIFFERENCE, PRODUCT };
 
-/* Each [units, width]. */
+/* Matrices, each [units, width]. */
 enum matrix {
     OF_ENTRY,    /* M; forward [width, units] */
     OF_KEYS,     /* K - D */
@@ -39,7 +40,7 @@ enum matrix {
 
 struct workspace {
     float *matrix[MATRICES];
-    float *units; /* [units] c; going back s */
+    float *units; /* [units] c; in the backward pass s */
 };
 
 static size_t rounded(size_t floats)
@@ -83,7 +84,7 @@ static const float *query_of(const struct fr_attention_dense *c, uint32_t e)
 
 /* ---- forward ---- */
 
-/* M and c of one entry. */
+/* Computes M and c of one entry. */
 FR_CLONES
 static void entry_kernel(const struct fr_attention_dense *c, const float *q, const struct workspace *w)
 {
@@ -120,7 +121,7 @@ void fr_cpu_attention_dense(const struct fr_attention_dense *c, const struct fr_
 
 /* ---- backward ---- */
 
-/* What all entries share, and sums at zero. */
+/* Computes what all entries share, and zeroes the sums. */
 FR_CLONES
 static void begin_backward(const struct fr_attention_dense *c, const struct workspace *w)
 {
@@ -138,7 +139,7 @@ static void begin_backward(const struct fr_attention_dense *c, const struct work
         memset(w->matrix[i], 0, (size_t)c->width * c->units * sizeof(float));
 }
 
-/* The gradient of the keys of one entry, g M'. */
+/* Computes the gradient of the keys of one entry, g M'. */
 FR_CLONES
 static void turned_kernel(const struct fr_attention_dense *c, const float *restrict q, const struct workspace *w)
 {
@@ -181,7 +182,7 @@ static void add_to_query(const struct fr_attention_dense *c, uint32_t e, const s
     }
 }
 
-/* From the sums over entries to the kernel's own layout. */
+/* Converts the sums over entries to the layout of the kernel. */
 static void end_backward(const struct fr_attention_dense *c, const struct workspace *w)
 {
     for (uint32_t j = 0; j < c->width; j++) {
@@ -199,7 +200,7 @@ static void end_backward(const struct fr_attention_dense *c, const struct worksp
     }
 }
 
-/* Products of one entry: the gradient of its keys, and X. */
+/* Computes the products of one entry: the gradient of its keys, and X. */
 static void entry_products(const struct fr_attention_dense *c, uint32_t e, const struct workspace *w,
                            const struct fr_ops *ops)
 {

@@ -1,10 +1,10 @@
 /* The CPU backends as tables: avx512 and avx2 (gemm.c, equal bits), openblas (cblas_sgemm), and the
  * choice between them.
  *
- * OpenBLAS calls are single-threaded: a worker per core is faster and the library's own split would
- * change the order of sums with the number of threads. There a product's bits depend on its shape
- * and on a row's position, so the graph runs it on whole chunks of C rows. Thread: any; the tables
- * are constant. The OpenBLAS set-up runs once. */
+ * OpenBLAS calls are single-threaded: a worker per core is faster and the library's own split
+ * would change the order of sums with the number of threads. With OpenBLAS the bits of a product
+ * depend on its shape and on a row's position, so the graph runs products on whole chunks of C
+ * rows. Thread: any; the tables are constant. The OpenBLAS set-up runs once. */
 #include <cblas.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -52,8 +52,9 @@ const struct fr_ops *fr_ops_cpu_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2_table : NULL;
 }
 
-/* The recurrence stays f32: its products are small, and it would round its own states over and
- * over. So does attention's first layer, whose factors an entry uses for its own steps only. */
+/* The recurrence stays f32, because its products are small, and its own states would be rounded
+ * again at every step. The first layer of attention stays f32, too, because an entry uses the
+ * factors for its own steps only. */
 static const struct fr_ops bf16_dot_table = {
     .name = "cpu-bf16-dot",
     .kernel = "bf16 dot 1",
@@ -130,7 +131,7 @@ static void multiply_openblas(const struct fr_multiply *product)
                                                      right->columns});
 }
 
-static char openblas_kernel[96]; /* set up once */
+static char openblas_kernel[96]; /* set only once */
 static const struct fr_ops openblas_table;
 FR_CPU_RECURRENCE(openblas, openblas_table)
 

@@ -4,13 +4,13 @@
  * 0): the right one when it is packed, once a step, the left one 32 rows at a time within a call.
  * Sums, and all that is not a product, stay f32.
  *
- * There are two kernels over the same packed factors. `dot` takes pairs k, k + 1 in ascending order
- * with vdpbf16ps. `tiles` takes blocks of 32 inner indices with tdpbf16ps, which sums the block's
- * even and odd products apart and adds them to the element. Each is a fixed order that sees neither
- * position nor neighbours, so a row has the same bits alone and in any chunk; but the two orders
- * differ, and so do their last bits. Intel's processors run vdpbf16ps at half the rate of f32's
- * fused multiply-adds and tdpbf16ps at fifteen times it (tests/bench/README.md), AMD's have no
- * tiles and run vdpbf16ps at twice the rate.
+ * There are two kernels over the same packed factors. `dot` takes pairs k, k + 1 in ascending
+ * order with vdpbf16ps. `tiles` takes blocks of 32 inner indices with tdpbf16ps, which sums the
+ * block's even and odd products separately and adds them to the element. Each order is fixed and
+ * depends on neither position nor neighbours, so a row has the same bits alone and in any chunk.
+ * The two orders differ, and so do their last bits. Intel's processors run vdpbf16ps at half the
+ * rate of f32's fused multiply-adds and tdpbf16ps at fifteen times it (tests/bench/README.md),
+ * AMD's have no tiles and run vdpbf16ps at twice the rate.
  *
  * Packed right factor: panels of 16 columns, [panel][k / 2][16][2], k filled up with zeros to a
  * multiple of 32: 16 rows of a panel are a tile. Left factor: [k / 32][2][16][32], 32 rows as tiles
@@ -34,8 +34,8 @@
 #include "transpose.h"
 
 enum {
-    PANEL = 16, /* columns */
-    ROWS = 32,  /* of the left factor at a time */
+    PANEL = 16, /* columns of a panel */
+    ROWS = 32,  /* rows of the left factor that are converted at a time */
     STEP = 32,  /* inner indices of a tile */
     TILE = PANEL * STEP,
     DEPTH = 512, /* inner indices of a block, a multiple of STEP: 32 KiB of the left factor */
@@ -61,7 +61,7 @@ FR_BF16 FR_INLINE __m512 round_pair(__m512 low, __m512 high)
     return (__m512)_mm512_cvtne2ps_pbh(high, low);
 }
 
-/* Element j of two rows side by side. */
+/* Interleaves the elements of two rows. */
 FR_BF16 FR_INLINE __m512 interleave(__m512 first, __m512 second)
 {
     static const uint16_t order[] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
@@ -70,7 +70,7 @@ FR_BF16 FR_INLINE __m512 interleave(__m512 first, __m512 second)
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(_mm512_loadu_si512(order), rounded));
 }
 
-/* Row k alone: where two workers meet within a pair of rows. */
+/* Packs row k alone, where the ranges of two workers meet within a pair of rows. */
 FR_BF16 static void pack_row(const struct fr_operand *right, uint32_t first, uint32_t n, uint32_t k, uint16_t *panel)
 {
     float row[PANEL] = {0};
@@ -83,7 +83,7 @@ FR_BF16 static void pack_row(const struct fr_operand *right, uint32_t first, uin
         panel[((size_t)k / 2 * PANEL + j) * 2 + k % 2] = rounded[j];
 }
 
-/* Rows [begin, end), begin even; a row after the last is zeros. */
+/* Packs rows [begin, end), begin even; a row after the last is zeros. */
 FR_BF16 static void pack_straight(const float *in, size_t ld, uint32_t n, uint32_t begin, uint32_t end, uint16_t *panel)
 {
     __mmask16 mask = (__mmask16)((1u << n) - 1);
@@ -137,7 +137,7 @@ void fr_bf16_pack(const struct fr_operand *right, uint32_t row_begin, uint32_t r
             pack_row(right, first, n, end, panel);
         if (row_end == right->rows) {
             size_t filled = ((size_t)row_end + 1) / 2 * 2;
-            /* of a last row that is packed alone: the missing second row */
+            /* the last row may be packed alone: zeros take the place of the second row */
             for (uint32_t j = 0; j < PANEL && row_end % 2; j++)
                 panel[((size_t)row_end / 2 * PANEL + j) * 2 + 1] = 0;
             memset(panel + filled * PANEL, 0, (depth - filled) * PANEL * sizeof(*panel));
@@ -145,7 +145,7 @@ void fr_bf16_pack(const struct fr_operand *right, uint32_t row_begin, uint32_t r
     }
 }
 
-/* Rows [row, row + n) and inner indices [k, k + depth) of the left factor as tiles. */
+/* Converts rows [row, row + n) and inner indices [k, k + depth) of the left factor to tiles. */
 FR_BF16 static void left_straight(const struct fr_operand *left, uint32_t row, uint32_t n, uint32_t k, uint32_t depth,
                                   uint16_t *tiles)
 {
@@ -191,20 +191,20 @@ FR_BF16 static void left_turned(const struct fr_operand *left, uint32_t row, uin
 
 /* ---- blocks ---- */
 
-/* Up to 32 x 32 elements of the product. */
+/* A block of at most 32 x 32 elements of the product. */
 struct block {
     const uint16_t *left;
-    const uint16_t *right[2]; /* panels; the second only beyond 16 columns */
-    uint32_t steps;           /* of 32 inner indices */
+    const uint16_t *right[2]; /* panels; the second is used only beyond 16 columns */
+    uint32_t steps;           /* number of steps of 32 inner indices */
     uint32_t rows, columns;
     float *c;
     size_t ldc;
-    bool load; /* start from c */
+    bool load; /* the sums start from c */
 };
 
 typedef void block_function(const struct block *block);
 
-/* A right factor that is not packed: the panels of a block. */
+/* Packs the panels of a block, if the right factor is not packed. */
 static void pack_block(const struct fr_operand *right, uint32_t k, uint32_t depth, uint32_t column, struct block *block,
                        float *room)
 {
@@ -321,8 +321,9 @@ bool fr_bf16_has_dot(void)
 
 /* ---- tdpbf16ps ---- */
 
-/* Tiles 0 to 3 hold sums, 4 and 5 rows of the left factor, 6 and 7 of the right one. The assembler
- * is written out because GCC's intrinsics do not say that they read and write memory. */
+/* Tiles 0 to 3 hold sums, tiles 4 and 5 rows of the left factor, tiles 6 and 7 rows of the right
+ * factor. The code is assembler because GCC's intrinsics do not declare that they read and write
+ * memory. */
 #define TILE_LOAD(tile, from, stride)                                                                                  \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"((size_t)(stride)) : "memory")
 #define TILE_STORE(tile, to, stride)                                                                                   \
@@ -422,7 +423,8 @@ void fr_bf16_multiply_tiles(const struct fr_multiply *product)
 
 static bool tiles_permitted;
 
-/* Whether the processor has them; compilers of different ages know different names to ask by. */
+/* Whether the processor has tiles. Compilers of different ages have different names for this
+ * query. */
 static bool cpu_has_tiles(void)
 {
     const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;

@@ -9,13 +9,13 @@
 
 size_t fr_bf16_packed_floats(uint32_t rows, uint32_t columns);
 void fr_bf16_pack(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end);
-/* The same packed factors, but other sums of products: see bf16.c. */
+/* Multiplies the same packed factors, but sums products in another order (bf16.c). */
 void fr_bf16_multiply_dot(const struct fr_multiply *product);
 void fr_bf16_multiply_tiles(const struct fr_multiply *product);
 
-/* The processor has AVX512_BF16. */
+/* Whether the processor has AVX512_BF16. */
 bool fr_bf16_has_dot(void);
-/* It has AMX tiles too, and the system lets this process use them. */
+/* Whether the processor also has AMX tiles, and the system lets this process use them. */
 bool fr_bf16_has_tiles(void);
 
 #endif

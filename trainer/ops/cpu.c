@@ -4,20 +4,22 @@
  * independent, or are summed down the rows in ascending order, so the bits do not depend on the
  * vector width the machine has.
  *
- * Thread: any, no state. It does not split work, allocate, or check for finite numbers except where
- * asked (max_bits). */
+ * Thread: any, no state. Nothing here splits work or allocates, and only max_bits checks whether
+ * numbers are finite. */
 #include "cpu.h"
 
 #include <string.h>
 
 #include "base/math.h"
 
-/* Loops here are worth vectorising; -O2 alone takes only the cheapest. */
+/* The loops here are worth vectorising; with -O2 alone the compiler vectorises only the
+ * cheapest. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
 
-/* Rows without gaps are one row: a column of single numbers is a loop of vectors, too. */
+/* Treats rows without gaps as one row, so that a column of single numbers is a vectorised loop,
+ * too. */
 static inline void join_rows(uint32_t *m, uint32_t *n, size_t ld, size_t other_ld)
 {
     bool joined = ld == *n && other_ld == *n && *m > 0 && *n <= UINT32_MAX / *m;
@@ -53,7 +55,7 @@ void fr_cpu_bias_activate(uint32_t m, uint32_t n, struct fr_view y, const float 
         if (relu) {
             for (uint32_t j = 0; j < n; j++) {
                 float z = row[j] + b[j];
-                /* NaN stays NaN: the check of the logits must see it */
+                /* NaN stays NaN, so that the check of the logits finds it */
                 row[j] = z < 0.0f ? 0.0f : z;
             }
         } else {

@@ -11,13 +11,13 @@
 FR_OPS_SHARED(FR_CPU_DECLARE)
 FR_OPS_SPARED(FR_CPU_DECLARE)
 
-/* What is done to a part of a product that is whole. */
+/* A part of a product whose sums are complete; fr_cpu_finish does what follows the sums. */
 struct fr_product_part {
     uint32_t row, rows, column, columns;
 };
 void fr_cpu_finish(const struct fr_multiply *product, const struct fr_product_part *part);
 
-/* `ops`: whose products they run. */
+/* `ops`: the backend whose products the functions run. */
 size_t fr_cpu_gru_workspace(const struct fr_steps *steps, uint32_t units, const struct fr_ops *ops);
 void fr_cpu_gru(const struct fr_gru *c, const struct fr_ops *ops);
 void fr_cpu_gru_backward(const struct fr_gru *c, const struct fr_ops *ops);

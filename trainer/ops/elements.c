@@ -1,9 +1,9 @@
 /* CPU backend: activations, normalisation, dropout and dense transforms.
  *
- * Elements are independent, rows are summed in lanes (lanes.h), columns down the rows in ascending
- * order: bits do not depend on vector width, on the chunk or on a row's neighbours. Every case of a
- * function with cases is computed and one selected, so that the loops vectorise. Thread: any, no
- * state. Does not: check for finite numbers. */
+ * Elements are independent, rows are summed in lanes (lanes.h), columns down the rows in
+ * ascending order: bits do not depend on vector width, on the chunk or on a row's neighbours. If
+ * a function has cases, all of them are computed and one is selected, so that the loops
+ * vectorise. Thread: any, no state. Whether numbers are finite is not checked. */
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@
 #define GELU_CUBIC 0.044715f
 #define DICE_EPSILON 1e-9f
 
-enum { COLUMNS = 64 }; /* columns whose constants are kept beside the rows */
+enum { COLUMNS = 64 }; /* columns whose constants are kept at hand for all rows */
 
 /* y = f(x) over a row; y may be x. */
 #define EACH(expression)                                                                                               \
@@ -102,7 +102,7 @@ void fr_cpu_activate(const struct fr_activate *c)
     }
 }
 
-/* prelu and dice. x_gradient and alpha_gradient may each be unwanted. */
+/* prelu and dice. x_gradient and alpha_gradient may both be absent. */
 FR_CLONES
 static void trained_slope_backward(const struct fr_activate *c)
 {
@@ -196,7 +196,7 @@ void fr_cpu_layer_norm(const struct fr_layer_norm *c)
     }
 }
 
-/* Sums over a row of g scale and of g scale (x - mean) inverse. */
+/* Computes the sums over a row of g scale and of g scale (x - mean) inverse. */
 FR_IN_LINE void norm_sums(const struct fr_layer_norm *c, uint32_t i, float *sum, float *along)
 {
     const float *x = c->x.values + i * c->x.ld, *g = c->gradient.values + i * c->gradient.ld, *scale = c->scale;
@@ -279,7 +279,7 @@ void fr_cpu_bucketize(const struct fr_bucketize *c)
     }
 }
 
-/* Of a number that is there or filled in; 0 for NaN. */
+/* Standardizes a number that is present or filled in; returns 0 for NaN. */
 static inline float standardized(float x, float mean, float variance, float limit)
 {
     float v = (x - mean) / sqrtf(variance);

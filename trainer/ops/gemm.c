@@ -3,17 +3,16 @@
  *
  * Idea: register tiles over packed panels (Goto and van de Geijn 2008; BLIS, Van Zee and van de
  * Geijn 2015), with the inner dimension never split over accumulators. A fused multiply-add is
- * rounded once, by IEEE 754, on every processor that has it, and an element's chain does not see
- * vector width, tile height, blocking or neighbours. So the same row gives the same bits alone and
- * in any chunk, with AVX2 and AVX-512, in trainer and replica. OpenBLAS does not: with its Haswell
- * kernel (AVX2 machines, and every Zen 5 with version 0.3.21) a row's bits depend on its position
- * modulo 12 within one call of fixed shape.
+ * rounded once, by IEEE 754, on every processor that has it, and an element's chain does not
+ * depend on vector width, tile height, blocking or neighbours. So the same row gives the same
+ * bits alone and in any chunk, with AVX2 and AVX-512, in trainer and replica. OpenBLAS does not:
+ * with its Haswell kernel (AVX2 machines, and every Zen 5 with version 0.3.21) a row's bits
+ * depend on its position modulo 12 within one call of fixed shape.
  *
  * Packed left factor: panels of 12 rows, [panel][k][12]. Packed right factor: panels of 16 columns,
  * [panel][k][16], zero-padded.
  *
- * Thread: any, no state. Does not run on processors without FMA: there backends.c falls back to
- * OpenBLAS. */
+ * Thread: any, no state. On processors without FMA, backends.c uses OpenBLAS instead. */
 #include "gemm.h"
 
 #if defined(__x86_64__)
@@ -26,23 +25,24 @@
 #include "transpose.h"
 
 enum {
-    FR_PANEL = 16,  /* columns: one AVX-512 register, two AVX2 registers */
+    FR_PANEL = 16,  /* columns of a panel: one AVX-512 register, two AVX2 registers */
     TILE_ROWS = 12, /* the tallest tile: 24 sums in AVX-512 registers */
-    /* inner block: two panels of it (32 KiB) stay in the first-level cache while the rows pass
-     * by */
+    /* inner indices of a block: two panels of a block (32 KiB) stay in the first-level cache
+     * while the rows are processed */
     DEPTH = 256,
     UNROLL = 4,
-    /* rows of a transposed left factor that are copied at a time, a weight gradient's task */
+    /* rows of a transposed left factor that are copied at a time: those of one task of a weight
+     * gradient */
     COPIED_ROWS = FR_ROW_BLOCK,
-    FETCHED_ROWS = 12, /* of them, ahead of the copy */
+    FETCHED_ROWS = 12, /* rows that are fetched ahead of the copy */
 };
 
-/* What the compiler knows of the strides. Each pointer advanced in the inner loop takes slots of
- * the units that multiply, and so does a masked load: where strides are known, four steps share
- * them. */
+/* What the compiler knows about the strides. Each pointer that is advanced in the inner loop,
+ * and each masked load, needs issue slots of the multiplying units. Where strides are known,
+ * four steps share one advance. */
 enum form {
-    FORM_ANY,   /* right factor not packed: masked loads */
-    FORM_ROWS,  /* packed; rows of the left factor lie as they are */
+    FORM_ANY,   /* the right factor is not packed: masked loads */
+    FORM_ROWS,  /* packed; the rows of the left factor are read in place */
     FORM_PANEL, /* packed; the left factor is a panel of TILE_ROWS */
 };
 
@@ -58,7 +58,8 @@ struct tile {
     size_t ldc;
     bool load; /* start from c */
     enum form form;
-    /* The product whose last inner block this is; or NULL. Of its bias, and of its gate's rows: */
+    /* The product, if this is its last inner block; otherwise NULL. Then the parts of its bias
+     * and of its gate: */
     const struct fr_multiply *finish;
     const float *bias, *gate; /* at this tile; NULL: none */
 };
@@ -72,7 +73,8 @@ size_t fr_gemm_packed_floats(uint32_t rows, uint32_t columns)
 #define FR_AVX2 __attribute__((target("avx2,fma")))
 #define FR_INLINE static inline __attribute__((always_inline))
 
-/* Rows [begin, end) of one panel whose `n` columns are rows of `in`; the rest becomes zeros. */
+/* Packs rows [begin, end) of one panel whose `n` columns are rows of `in`; the rest becomes
+ * zeros. */
 static void transpose_any(const float *in, size_t ld, size_t n, size_t begin, size_t end, float *panel)
 {
     for (size_t j = 0; j < n; j++)
@@ -100,7 +102,7 @@ FR_AVX512 static void turn_avx512(const float *in, size_t ld, size_t n, size_t b
     }
 }
 
-/* One panel of a factor that lies as it is. */
+/* Packs one panel of a factor that is not transposed. */
 static void copy_panel(const float *in, size_t ld, size_t n, size_t begin, size_t end, float *panel)
 {
     for (size_t k = begin; k < end && n == FR_PANEL; k++)
@@ -168,7 +170,8 @@ FR_INLINE void advance(struct steps *at, size_t steps)
     at->b1 += steps * at->b_stride;
 }
 
-/* fr_cpu_finish of a tile that is still in registers, in the same order and with the same bits. */
+/* Does the work of fr_cpu_finish on a tile that is still in registers, in the same order and
+ * with the same bits. */
 FR_INLINE FR_AVX512 void add_bias_avx512(const struct tile *t, __m512 *sum, __m512 bias)
 {
     const __m512 zero = _mm512_setzero_ps();
@@ -328,13 +331,13 @@ FR_AVX2 static void rows_avx2(struct tile *t, uint32_t rows)
     }
 }
 
-/* Rows [begin, end) of one inner block. `panels`: the left factor's copy, or NULL. */
+/* Rows [begin, end) of one inner block. `panels`: the copy of the left factor, or NULL. */
 struct inner_block {
     uint32_t k, depth, begin, end;
     const float *panels;
 };
 
-/* Fetches so many rows of the gate, which are wanted when a tile's sums are there. */
+/* Prefetches this many rows of the gate, which are needed when a tile's sums are complete. */
 FR_INLINE const float *fetch_gate(const struct fr_view *gate, uint32_t row, uint32_t rows, uint32_t column)
 {
     const float *first = gate->values + row * gate->ld + column;
@@ -345,7 +348,7 @@ FR_INLINE const float *fetch_gate(const struct fr_view *gate, uint32_t row, uint
     return first;
 }
 
-/* All row tiles of one inner block and one pair (or one) of column panels. */
+/* Computes all row tiles of one inner block for one pair of column panels, or a single panel. */
 static void column_block(const struct fr_multiply *product, const struct inner_block *block, uint32_t column,
                          struct tile t, void (*rows)(struct tile *, uint32_t))
 {
@@ -379,8 +382,8 @@ static void column_block(const struct fr_multiply *product, const struct inner_b
         fr_cpu_finish(product, &(struct fr_product_part){block->begin, block->end - block->begin, column, t.columns});
 }
 
-/* A transposed left factor is read once per pair of column panels, a short piece of each of its
- * rows: pieces of [k][TILE_ROWS] lie together instead. */
+/* Copies a transposed left factor to contiguous pieces of [k][TILE_ROWS]. Otherwise every pair
+ * of column panels would read a short piece of each of its rows. */
 static void copy_left(const struct fr_operand *left, const struct inner_block *block, float *panels)
 {
     uint32_t n = block->end - block->begin, whole = n / TILE_ROWS * TILE_ROWS;

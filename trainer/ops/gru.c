@@ -1,17 +1,17 @@
 /* CPU backend: GRU (Cho et al. 2014, PyTorch's form) and AUGRU (Zhou et al. 2019, DIEN) over ragged
  * sequences.
  *
- * Idea: step t of all entries of the chunk at once. The states of the entries that have a step t
- * are gathered and go through the recurrent kernel as one product, so a long sequence is not a
- * chain of matrix-vector products; an entry without a step t, or with a masked one, costs a
- * comparison. Going back, the same rows are gathered again: the kernel's gradient is the product of
- * earlier states and gate gradients of a step, added for steps descending and entries ascending.
- * Memory does not grow with the length of a sequence.
+ * Idea: step t is computed for all entries of the chunk at once. The states of the entries that
+ * have a step t are gathered and multiplied by the recurrent kernel as one product, so a long
+ * sequence is not a chain of matrix-vector products; an entry without a step t, or with a masked
+ * one, costs a comparison. In the backward pass the same rows are gathered again: the kernel's
+ * gradient is the product of earlier states and gate gradients of a step, added for steps
+ * descending and entries ascending. Memory does not grow with the length of a sequence.
  *
  * Bits of an entry do not depend on the others where rows of a product do not
  * (fr_ops.rows_independent).
  *
- * Thread: any, no state. It does not check for finite numbers. */
+ * Thread: any, no state. Whether numbers are finite is not checked. */
 #include <string.h>
 
 #include "base/math.h"
@@ -25,10 +25,12 @@
 enum { ALIGNMENT = 16 }; /* floats in a cache line */
 
 struct workspace {
-    float *carry; /* [entries, units] gradient of the state after the step at hand */
-    /* [entries with the step, units] state before it; then its gradient through the kernel */
+    float *carry; /* [entries, units] gradient of the state after the present step */
+    /* [entries with the step, units] state before the step; then the gradient of that state
+     * through the kernel */
     float *hidden;
-    float *sums;    /* [entries with the step, 3 units] h U; going back, gradients of h U + c */
+    /* [entries with the step, 3 units] h U; in the backward pass gradients of h U + c */
+    float *sums;
     float *flipped; /* packed copy of the transposed kernel */
 };
 
@@ -64,7 +66,7 @@ static uint32_t longest(const struct fr_steps *steps)
 
 enum step_kind { STEP_NONE, STEP_MASKED, STEP_THERE };
 
-/* Whether entry e has a step t; its row in *p. */
+/* Whether entry e has a step t, whose row is then in *p. */
 FR_IN_LINE enum step_kind step_at(const struct fr_steps *steps, uint32_t e, uint32_t t, size_t *p)
 {
     if (steps->begin[e + 1] - steps->begin[e] <= t)
@@ -73,7 +75,8 @@ FR_IN_LINE enum step_kind step_at(const struct fr_steps *steps, uint32_t e, uint
     return steps->masked && steps->masked[*p] ? STEP_MASKED : STEP_THERE;
 }
 
-/* States before step t, one row per entry that has it, entries ascending; returns their number. */
+/* Gathers the states before step t, one row for each entry that has the step, entries ascending.
+ * Returns the number of rows. */
 static uint32_t gather_states(const struct fr_gru *c, uint32_t t, float *hidden)
 {
     uint32_t rows = 0;
@@ -90,7 +93,7 @@ static uint32_t gather_states(const struct fr_gru *c, uint32_t t, float *hidden)
     return rows;
 }
 
-/* r and z, 2 units side by side. */
+/* Computes r and z, 2 units next to each other. */
 FR_IN_LINE void sigmoid_gates(float *restrict gates, const float *restrict x, const float *restrict sums,
                               const float *restrict bias, size_t n)
 {
@@ -98,7 +101,7 @@ FR_IN_LINE void sigmoid_gates(float *restrict gates, const float *restrict x, co
         gates[j] = fr_sigmoidf(x[j] + (sums[j] + bias[j]));
 }
 
-/* n = tanh(x + r q). */
+/* Computes n = tanh(x + r q). */
 FR_IN_LINE void candidate(float *restrict n, const float *restrict x, const float *restrict r, const float *restrict q,
                           size_t units)
 {
@@ -106,8 +109,9 @@ FR_IN_LINE void candidate(float *restrict n, const float *restrict x, const floa
         n[j] = fr_tanhf(x[j] + r[j] * q[j]);
 }
 
-/* Gates and state of step p from the state before it and its product with the kernel. Short loops:
- * gcc 12 does not vectorise one over all of them. */
+/* Computes gates and state of step p from the state before it and the product of that state with
+ * the kernel. The loops are short, because gcc 12 does not vectorise a single loop over all of
+ * this. */
 FR_IN_LINE void gates_forward(const struct fr_gru *c, size_t p, const float *restrict h, const float *restrict sums)
 {
     size_t u = c->units;
@@ -169,9 +173,10 @@ void fr_cpu_gru(const struct fr_gru *c, const struct fr_ops *ops)
     }
 }
 
-/* Gradients of what the gates of step p were made from: i_r, i_z, i_n into the input's gradient, h
- * U + c into `sums`. `carry` is the gradient of the state after the step and becomes the part of
- * the one before that does not go through the kernel. */
+/* Computes the gradients of what the gates of step p were made from: of i_r, i_z, i_n in the
+ * input's gradient, and of h U + c in `sums`. `carry` is the gradient of the state after the
+ * step. It becomes the gradient of the state before the step, without the part that passes
+ * through the kernel. */
 FR_IN_LINE void gates_backward(const struct fr_gru *c, size_t p, const float *restrict h, float *restrict carry,
                                float *restrict sums)
 {
@@ -243,7 +248,7 @@ static void add_bias_gradient(const struct fr_gru *c, const struct workspace *w,
     }
 }
 
-/* What went through the kernel reaches the states before step t. */
+/* Adds the gradients that pass through the kernel to the states before step t. */
 FR_CLONES
 static void add_through_kernel(const struct fr_gru *c, uint32_t t, const struct workspace *w)
 {
@@ -274,7 +279,7 @@ void fr_cpu_gru_backward(const struct fr_gru *c, const struct fr_ops *ops)
         uint32_t rows = gather_states(c, t, w.hidden);
         step_backward(c, t, &w);
         add_bias_gradient(c, &w, rows);
-        if (t == 0 || rows == 0) /* the first state is zeros and no parameter */
+        if (t == 0 || rows == 0) /* the first state is zeros and not a parameter */
             continue;
         struct fr_operand hidden = {.values = w.hidden, .ld = u, .rows = u, .columns = rows, .transposed = true};
         struct fr_operand sums = {.values = w.sums, .ld = 3 * (size_t)u, .rows = rows, .columns = 3 * u};

@@ -5,7 +5,7 @@
  * depend on vector width, chunk or neighbours. Gradients may be the same view several times: each
  * is added in a loop of its own.
  *
- * Thread: any, no state. It does not check for finite numbers. */
+ * Thread: any, no state. Whether numbers are finite is not checked. */
 #include <string.h>
 
 #include "base/math.h"
@@ -18,8 +18,8 @@
 
 enum { COLUMNS = 64 }; /* columns of one pass over the inputs */
 
-/* Elements [first, first + width) of row i of the product of all inputs but `skipped`, times those
- * of `start`. */
+/* Computes elements [first, first + width) of row i: the product of all inputs except `skipped`,
+ * times the elements of `start`. */
 FR_IN_LINE void multiply_inputs(const struct fr_interaction *c, uint32_t skipped, uint32_t i, uint32_t first,
                                 uint32_t width, float *restrict product)
 {

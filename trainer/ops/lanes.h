@@ -1,6 +1,6 @@
-/* Sums over a row in an order the source fixes: element i goes to lane i modulo FR_LANES, lanes are
- * joined as a tree. One vector register per step whatever the machine has, so AVX2, AVX-512 and
- * plain code give equal bits. Private to the module. */
+/* Sums over a row in an order that this code fixes: element i is added to lane i modulo
+ * FR_LANES, and lanes are joined as a tree. A step uses one vector register of this fixed length
+ * on every machine, so AVX2, AVX-512 and plain code give equal bits. Private to the module. */
 #ifndef FR_OPS_LANES_H
 #define FR_OPS_LANES_H
 
@@ -9,7 +9,8 @@
 
 enum { FR_LANES = 8 };
 
-/* It is inlined into a clone, or it would not be one. */
+/* These functions must be inlined into the clones (FR_CLONES); otherwise they would be compiled
+ * for one instruction set only. */
 #define FR_IN_LINE static inline __attribute__((always_inline))
 
 FR_IN_LINE float fr_lanes_tree(float *lane)

@@ -1,11 +1,12 @@
 /* CPU backend: losses of tasks and their gradients.
  *
- * Each is a loop over the batch in sample order, in f32 with base/math.h's functions, so that every
- * processor gives the same bits; the sum of losses is double. The mathematics of a sample is
- * ops/loss.h. A block of samples is computed by vectors first, those that are skipped too.
+ * Each is a loop over the batch in sample order, in f32 with base/math.h's functions, so that
+ * every processor gives the same bits; the sum of losses is double. The mathematics of a sample
+ * is ops/loss.h. A block of samples is first computed by vectors, including samples that are
+ * then skipped.
  *
- * Thread: any, no state. It skips only masked and untrained samples and does not compare samples
- * (pairs.c). */
+ * Thread: any, no state. Only masked and untrained samples are skipped. Samples are compared in
+ * pairs.c. */
 #include "cpu.h"
 
 #include "ops/loss.h"
@@ -21,7 +22,7 @@ static inline bool skipped(const struct fr_loss *loss, uint32_t i)
     return !loss->trained[i] || loss->labels[i] != loss->labels[i];
 }
 
-/* Of samples [first, first + n): w l, and what is added to the gradient. */
+/* Computes for samples [first, first + n): w l, and what is added to the gradient. */
 #define BLOCK_OF(result, name, arguments)                                                                              \
     FR_CLONES                                                                                                          \
     static void name##_block(const struct fr_loss *loss, uint32_t first, uint32_t n, double *restrict cost,            \

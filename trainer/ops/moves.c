@@ -3,7 +3,7 @@
  * A group's samples are consecutive, so forward is a copy per sample and backward a sum per group,
  * samples ascending: no two workers write one row.
  *
- * Thread: any, no state. It does not check the offsets (the graph made them). */
+ * Thread: any, no state. The offsets, which the graph made, are not checked. */
 #include <string.h>
 
 #include "cpu.h"

@@ -3,8 +3,7 @@
  * Exponentials and logarithms of a pair dominate; they are computed for PAIR_TILE pairs at a time,
  * without a branch, so that the loop vectorises, and summed in the order of pairs in double.
  *
- * Thread: any, no state; a group belongs to one worker. It does not choose pairs (fr_pair_partner
- * does). */
+ * Thread: any, no state; a group belongs to one worker. Pairs are chosen by fr_pair_partner. */
 #include "cpu.h"
 
 #include <string.h>
@@ -12,21 +11,22 @@
 #include "base/math.h"
 #include "lanes.h"
 
-/* Loops here are worth vectorising; -O2 alone takes only the cheapest. */
+/* The loops here are worth vectorising; with -O2 alone the compiler vectorises only the
+ * cheapest. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
 
-enum { PAIR_TILE = 64 }; /* pairs whose loop runs without a gather */
+enum { PAIR_TILE = 64 }; /* pairs that one loop without a gather computes */
 
 struct pair_tile {
     uint32_t n;
-    uint32_t at[PAIR_TILE]; /* in the group's order */
+    uint32_t at[PAIR_TILE]; /* positions in the group's order */
     float z[PAIR_TILE], weights[PAIR_TILE];
     float slope[PAIR_TILE], loss[PAIR_TILE];
 };
 
-/* Partners [turn, turn + n) of position i. */
+/* Reads the partners [turn, turn + n) of position i. */
 static void fill_tile(const struct fr_pair_loss *call, uint32_t i, uint32_t count, uint32_t turn,
                       struct pair_tile *tile)
 {
@@ -41,8 +41,9 @@ static void fill_tile(const struct fr_pair_loss *call, uint32_t i, uint32_t coun
     }
 }
 
-/* log(1 + x) = 2 atanh(x / (2 + x)) for x in [0, 1], its series up to the fifteenth power (rest
- * below 2e-9 of the value): base/math.h's logarithm has branches. */
+/* Returns log(1 + x) = 2 atanh(x / (2 + x)) for x in [0, 1], by its series up to the fifteenth
+ * power (the rest is below 2e-9 of the value). The logarithm of base/math.h has branches, so it
+ * is not used. */
 FR_IN_LINE float log1p_unit(float x)
 {
     float s = x / (2.0f + x), q = s * s;
@@ -67,8 +68,8 @@ static void pair_slopes(struct pair_tile *tile, float z)
     }
 }
 
-/* All pairs of position i with smaller labels; returns what they add to the loss, without
- * factor. */
+/* Computes all pairs of position i with smaller labels. Returns what they add to the loss,
+ * without the factor. */
 static double pair_position(const struct fr_pair_loss *call, uint32_t i, double factor)
 {
     uint32_t lower = call->lower[i], count = lower < call->partners ? lower : call->partners;

@@ -1,8 +1,9 @@
-/* CPU backend: updates of rows of one part in loops of a length that the compiler knows: eight and
- * sixteen values, and weights of FTRL; in fewer steps where every occurrence reaches them alike.
+/* CPU backend: updates of rows of one part, in loops of a length that the compiler knows: eight
+ * and sixteen values, and single weights of FTRL. If every occurrence contributes in the same
+ * way, the sums take fewer steps.
  *
- * Several rows are stepped side by side. The bits are those of fr_row_step. Owner of the rows: the
- * caller, who gives each unique key to one worker. */
+ * Several rows are stepped at the same time. The bits are those of fr_row_step. Owner of the
+ * rows: the caller, who gives each unique key to one worker. */
 #include <math.h>
 
 #include "rows.h"
@@ -12,12 +13,13 @@
 #endif
 
 enum {
-    ROWS = 16,          /* that are stepped together */
-    PLAIN_DIM_MAX = 16, /* of rows whose loops are of fixed length */
+    ROWS = 16,          /* rows that are stepped together */
+    PLAIN_DIM_MAX = 16, /* longest rows whose loops have a fixed length */
 };
 
-/* Every slot has one reader, of which every entry counts once and nothing is scaled: an occurrence
- * adds a row of gradients as it is; or all are rows of one sum with pairs. */
+/* Whether every slot has one reader in which every entry counts once and nothing is scaled, so
+ * that an occurrence adds a row of gradients unchanged; or whether all are rows of one sum with
+ * pairs. */
 static bool is_plain(const struct fr_row_update *u)
 {
     bool plain = u->n_parts == 1 && u->n_groups > 0;
@@ -41,7 +43,7 @@ FR_IN_LINE void add_gradients(float *restrict sum, const float *restrict d, uint
     _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) sum[i] += d[i];
 }
 
-/* Adds what an occurrence gives; v: the row as it was served. */
+/* Adds the gradient of an occurrence; v: the row as it was served. */
 FR_IN_LINE void add_plain(const struct fr_row_update *u, uint32_t o, const float *v, uint32_t dim, bool paired,
                           float *sum)
 {
@@ -66,8 +68,8 @@ FR_IN_LINE void prefetch_plain(const struct fr_row_update *u, uint32_t o, bool p
     }
 }
 
-/* The sum of a key's occurrences. It begins with minus zero, to which any number can be added
- * without a change. */
+/* Sums the occurrences of a key. The sum begins with minus zero, because minus zero plus a
+ * number is exactly that number. */
 FR_IN_LINE void sum_plain_block(const struct fr_row_update *u, struct range range, const float *v, uint32_t dim,
                                 bool paired, float *sum)
 {
@@ -101,7 +103,7 @@ FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32
     }
 }
 
-/* Of a row of so many floats, unless it is NULL. */
+/* Prefetches a row of this many floats, unless it is NULL. */
 FR_IN_LINE void prefetch_row(const float *row, uint32_t floats)
 {
     for (uint32_t i = 0; i < floats && row; i += FLOATS_PER_LINE)
@@ -117,8 +119,8 @@ static uint32_t floats_of(const struct fr_row_part *part)
 
 /* ---- rows of one part ---- */
 
-/* Rows whose gradients are summed before any is stepped: a step waits long for its own numbers, and
- * so the processor has several to work on. */
+/* Rows whose gradients are summed before any of them is stepped. A step has long dependency
+ * chains, and with several rows the processor can overlap them. */
 struct block {
     uint32_t n;
     float *row[ROWS];
@@ -126,7 +128,8 @@ struct block {
     _Alignas(64) float sums[ROWS][PLAIN_DIM_MAX];
 };
 
-/* What row-wise Adagrad loses of its accumulator in so many units (fr_pace.gain2). */
+/* Returns the share of its accumulator that row-wise Adagrad loses in this many units
+ * (fr_pace.gain2). */
 FR_IN_LINE float lost_of(const struct fr_optimizer *o, uint32_t count)
 {
     return fr_base2(o) == 1.0 ? 0.0f : fr_row_pace(o, count, 0).gain2;
@@ -137,7 +140,7 @@ FR_IN_LINE void step_values(float *restrict w, const float *restrict g, float ra
     _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) w[i] = fr_cut(w[i] - rate * g[i], FR_VALUE_MAX);
 }
 
-/* fr_row_sum_squares of so few values, in the same order. */
+/* fr_row_sum_squares of this few values, in the same order. */
 FR_IN_LINE float sum_squares(const float *restrict g, uint32_t dim)
 {
     float p[PLAIN_DIM_MAX] = {0};
@@ -147,7 +150,8 @@ FR_IN_LINE float sum_squares(const float *restrict g, uint32_t dim)
     return (p[0] + p[2]) + (p[1] + p[3]);
 }
 
-/* Roots and quotients of all rows side by side; the same operations as fr_row_step's. */
+/* Computes the roots and quotients of all rows together, with the same operations as
+ * fr_row_step. */
 FR_IN_LINE void step_rowwise(const struct fr_row_part *part, struct block *block, uint32_t dim)
 {
     const struct fr_optimizer *o = &part->optimizer;
@@ -181,9 +185,9 @@ FR_IN_LINE void step_block(const struct fr_row_part *part, struct block *block, 
     block->n = 0;
 }
 
-enum reach { PLAIN, PAIRED, ANY }; /* is_plain, without and with pairs; or neither */
+enum reach { PLAIN, PAIRED, ANY }; /* is_plain without pairs, is_plain with pairs, or neither */
 
-/* Steps of the rows, whose length the compiler knows. */
+/* Steps rows whose length the compiler knows. */
 FR_IN_LINE void update_part(const struct fr_row_update *u, uint32_t dim, enum reach reach)
 {
     const struct fr_row_part *part = &u->parts[0];
@@ -225,8 +229,9 @@ UPDATE(update_any_16, 16, ANY)
 
 /* ---- rows of one value ---- */
 
-/* Weights of as many rows, column by column: a step of FTRL is three roots and three quotients one
- * after the other, and side by side they cost hardly more than one row's. */
+/* The weights of several rows, column by column. A step of FTRL is a chain of three roots and
+ * three quotients; computed together, the chains of several rows cost hardly more than that of
+ * one row. */
 struct weights {
     uint32_t n;
     float *row[ROWS];

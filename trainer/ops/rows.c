@@ -1,9 +1,9 @@
 /* CPU backend: embedding rows; pooling forward, gradient and optimizer step fused backward.
  *
  * A row's gradient is summed over its occurrences, in blocks, in a worker's scratch memory and
- * applied at once, so it is never stored for the batch. Rows are scattered over memory: what the
- * next keys need is prefetched. Owner of the rows: the caller, who gives each unique key to one
- * worker. Does not: know tables or slots (the graph prepares the source lists). */
+ * applied at once, so it is never stored for the batch. Rows are scattered over memory, so what
+ * the next keys need is prefetched. Owner of the rows: the caller, who gives each unique key to
+ * one worker. Tables and slots are not known here; the graph prepares the lists of sources. */
 
 #include <math.h>
 #include <string.h>
@@ -17,9 +17,9 @@
 #endif
 
 enum {
-    PREFETCH_IDS = 12,    /* ids ahead when pooling */
-    PREFETCH_SINGLE = 16, /* the same where each entry has one */
-    SINGLE_DIM_MAX = 16,  /* of rows whose loops are of fixed length */
+    PREFETCH_IDS = 12,    /* prefetch distance in ids when pooling */
+    PREFETCH_SINGLE = 16, /* the same distance if each entry has one id */
+    SINGLE_DIM_MAX = 16,  /* longest rows whose loops have a fixed length */
 };
 
 static inline void prefetch_floats(const float *at, uint32_t n)
@@ -28,7 +28,8 @@ static inline void prefetch_floats(const float *at, uint32_t n)
         __builtin_prefetch(at + i, 1);
 }
 
-/* The row of id p, or NULL; fetches what comes PREFETCH_IDS later, before `last`. */
+/* Returns the row of id p, or NULL; prefetches the id PREFETCH_IDS later, if it is before
+ * `last`. */
 static inline const float *row_of(float *const *rows, const uint32_t *unique_of, uint32_t p, uint32_t last,
                                   uint32_t value_offset)
 {
@@ -41,8 +42,8 @@ static inline const float *row_of(float *const *rows, const uint32_t *unique_of,
     return row ? row + value_offset : NULL;
 }
 
-/* The sum begins with its first row, not with zeros: the bits of a single row stay what they
- * are. */
+/* Adds a row to a sum. The sum begins with the first row, not with zeros, so the bits of a
+ * single row stay the same. */
 FR_IN_LINE void add_row(float *restrict out, const float *restrict v, float coef, uint32_t dim, bool begun)
 {
     if (begun) {
@@ -54,7 +55,8 @@ FR_IN_LINE void add_row(float *restrict out, const float *restrict v, float coef
     }
 }
 
-/* Entries of any number of ids; the compiler knows the pooling, and the length if it is 1. */
+/* Pools entries of any number of ids. The compiler knows the pooling, and the length of rows if
+ * it is 1. */
 FR_IN_LINE void gather_entries(const struct fr_gather *g, enum fr_pooling kind, uint32_t dim)
 {
     uint32_t last = g->begin[g->entry_end];
@@ -84,14 +86,15 @@ FR_IN_LINE void gather_entries(const struct fr_gather *g, enum fr_pooling kind, 
     }
 }
 
-/* A loop of its own that stays one until it becomes a vector (see sums.c). */
+/* A separate function, so that the compiler keeps the loop and vectorises it (see sums.c). */
 FR_IN_LINE void copy_scaled(float *restrict out, const float *restrict v, float scale, uint32_t dim)
 {
     _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) out[i] = scale * v[i];
 }
 
-/* Without inner loops: the processor has many ids of one value at work by itself. Of wider rows it
- * has fewer, so what comes later is fetched, and the place where it goes, too. */
+/* Gathers entries of one id. For rows of one value there is no inner loop, and the processor
+ * overlaps many ids by itself. Of wider rows it overlaps fewer, so later rows are prefetched,
+ * and the places where they are written, too. */
 FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
 {
     static const float nothing[SINGLE_DIM_MAX];

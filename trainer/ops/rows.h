@@ -1,5 +1,5 @@
-/* The gradient of a row: the sum over its occurrences, in blocks, in a worker's scratch memory.
- * What rows.c and plain.c share. */
+/* What rows.c and plain.c share: the gradient of a row, which is the sum over its occurrences,
+ * in blocks, in a worker's scratch memory. */
 #ifndef FR_OPS_ROWS_H
 #define FR_OPS_ROWS_H
 
@@ -11,18 +11,19 @@
 #include "ops/pooling.h"
 
 enum {
-    PREFETCH_ROWS = 16, /* unique keys ahead when updating */
+    PREFETCH_ROWS = 16, /* prefetch distance in unique keys when updating */
     PREFETCH_OCCURRENCES = 12,
     FLOATS_PER_LINE = 16,
 };
 
-/* `known`: the length of all parts where the compiler knows it, else 0. */
+/* `known`: the length of all parts if the compiler knows it, otherwise 0. */
 FR_IN_LINE uint32_t dim_of(const struct fr_row_update *u, uint32_t part, uint32_t known)
 {
     return known ? known : u->parts[part].dim;
 }
 
-/* What occurrence `o` of the block's list, perhaps of a later key, will add. */
+/* Prefetches the gradients that occurrence `o` of the block's list will add. It may belong to a
+ * later key. */
 FR_IN_LINE void prefetch_gradients(const struct fr_row_update *u, uint32_t o, uint32_t known)
 {
     uint32_t number = u->occ[o];
@@ -36,10 +37,12 @@ FR_IN_LINE void prefetch_gradients(const struct fr_row_update *u, uint32_t o, ui
     }
 }
 
-/* A row at work: where its parts' gradients are summed, how many trained samples reach each. */
+/* A row that is being updated: where the gradients of its parts are summed, and how many trained
+ * samples reach each part. */
 struct row_sum {
     float *parts[FR_ROW_PARTS_MAX];
-    float *block[FR_ROW_PARTS_MAX]; /* of the occurrences at hand, when there are several blocks */
+    /* sums of the present block of occurrences, if there are several blocks */
+    float *block[FR_ROW_PARTS_MAX];
     uint32_t counts[FR_ROW_PARTS_MAX];
 };
 
@@ -58,7 +61,7 @@ FR_IN_LINE void add_gradient(float *restrict g, const float *restrict d, uint32_
     }
 }
 
-/* The row as the forward pass read it. */
+/* Returns the row as the forward pass read it. */
 FR_IN_LINE const float *served_row(const struct fr_row_update *u, uint32_t unique, uint32_t part)
 {
     static const float nothing[FR_SUM_DIM_MAX];
@@ -66,8 +69,8 @@ FR_IN_LINE const float *served_row(const struct fr_row_update *u, uint32_t uniqu
     return row ? row + u->parts[part].value_offset : nothing;
 }
 
-/* A loop of its own that stays one until it becomes a vector; a compiler believes `restrict` of
- * parameters only. */
+/* A separate function, because compilers use `restrict` of parameters only; so the loop is kept
+ * and vectorised. */
 FR_IN_LINE void add_products(float *restrict to, const float *restrict gradient, const float *restrict pairs,
                              const float *restrict sum, const float *restrict v, uint32_t dim)
 {
@@ -81,7 +84,7 @@ FR_IN_LINE void add_summed(const struct fr_row_source *source, uint32_t entry, c
                  source->pairs.values + entry * source->pairs.ld, source->sum.values + entry * source->sum.ld, v, dim);
 }
 
-/* Sums occurrences of one unique key into `sums`; returns the parts reached. */
+/* Sums the occurrences of one unique key into `sums`; returns the parts that they reach. */
 FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t unique, struct range range, uint32_t known,
                                     float *const *sums, uint32_t *counts)
 {
@@ -103,7 +106,7 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
             const float *d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
             if (source->pairs.values) {
                 for (uint32_t i = 0; i < dim; i++)
-                    summed[i] = -0.0f; /* to which any number can be added without a change */
+                    summed[i] = -0.0f; /* minus zero plus a number is exactly that number */
                 add_summed(source, at.entry, served_row(u, unique, source->part), dim, summed);
                 d = summed;
             }
@@ -113,7 +116,7 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
             else
                 add_gradient(sums[source->part], d, dim, coef, (reached & bit) != 0);
             reached |= bit;
-            if (!(counted & bit)) /* an occurrence is one, however many read it */
+            if (!(counted & bit)) /* an occurrence counts once, however many readers it has */
                 counts[source->part] += source->counted[at.entry];
             counted |= bit;
         }
@@ -121,8 +124,8 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
     return reached;
 }
 
-/* Gradients of all parts of one unique key into row->parts; returns the parts reached, whose counts
- * are set. */
+/* Writes the gradients of all parts of one unique key to row->parts. Returns the parts that are
+ * reached, whose counts are set. */
 FR_IN_LINE uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t known, struct row_sum *row)
 {
     struct range range = {u->occ_begin[unique], u->occ_begin[unique + 1]};
@@ -154,7 +157,7 @@ static void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
     }
 }
 
-/* plain.c: whether the rows were updated, because they are one part of a usual length. */
+/* plain.c: updates the rows if they have one part of a usual length; false: they have not. */
 bool fr_cpu_update_plain(const struct fr_row_update *u);
 
 #endif

@@ -1,8 +1,8 @@
 /* CPU backend: ragged sequences: pooling over steps, attention, auxiliary losses.
  *
- * Entry by entry, steps in ascending order, columns vectorised; sums over a row in lanes (lanes.h).
- * An entry's bits do not depend on its chunk or its neighbours. Thread: any, no state. Does not:
- * check for finite numbers or offsets. */
+ * Entry by entry, steps in ascending order, columns vectorised; sums over a row in lanes
+ * (lanes.h). An entry's bits do not depend on its chunk or its neighbours. Thread: any, no
+ * state. Neither finite numbers nor offsets are checked. */
 #include <math.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ FR_IN_LINE void add_scaled(float *restrict d, float scale, const float *restrict
         d[j] += scale * a[j];
 }
 
-/* In a choice each column has its step. */
+/* Pools by a choice: each column has a step of its own. */
 static void pool_chosen(const struct fr_pool_steps *c, uint32_t e, float *out)
 {
     for (uint32_t j = 0; j < c->width; j++) {
@@ -195,14 +195,16 @@ double fr_cpu_mse_pair(const struct fr_mse_pair *c)
     return total;
 }
 
-/* Row of `other` that is `back` steps before its entry's end; UINT32_MAX: none or masked. */
+/* Returns the row of `other` that is `back` steps before its entry's end; UINT32_MAX: there is
+ * none, or it is masked. */
 FR_IN_LINE uint32_t row_from_end(const struct fr_steps *other, uint32_t e, uint32_t back)
 {
     uint32_t begin = other->begin[e], end = other->begin[e + 1];
     return end - begin < back || is_masked(other, end - back) ? UINT32_MAX : end - back;
 }
 
-/* Whether step p of entry e, which has a next one, counts, and the rows beside the next one. */
+/* Whether step p of entry e, which has a next step, counts; gets the rows of the positive and
+ * the negative of the next step. */
 FR_IN_LINE bool next_rows(const struct fr_next_step *c, uint32_t e, uint32_t p, uint32_t *positive, uint32_t *negative)
 {
     uint32_t back = c->states_steps.begin[e + 1] - p - 1;

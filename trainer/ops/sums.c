@@ -1,8 +1,8 @@
-/* CPU backend: rows summed where they lie, one of each slot an entry, without writing them out.
+/* CPU backend: sums of rows, one row of each slot for an entry, without copying the rows.
  *
- * Entry by entry, so that sums stay in registers; the rows of the next entry are fetched meanwhile.
- * The order of sums is that of the slots, as in fr_cpu_add and fr_cpu_bi_interaction, and so are
- * the bits. Thread: any, no state. Does not: check that entries have one id. */
+ * Entry by entry, so that sums stay in registers; the rows of the next entry are fetched
+ * meanwhile. The order of sums is that of the slots, as in fr_cpu_add and fr_cpu_bi_interaction,
+ * and so are the bits. Thread: any, no state. The caller has checked that entries have one id. */
 #include "cpu.h"
 
 #include "base/math.h"
@@ -12,7 +12,7 @@
 #pragma GCC optimize("O3")
 #endif
 
-enum { ENTRIES = 128 }; /* of rows of one value that are summed together */
+enum { ENTRIES = 128 }; /* entries of rows of one value that are summed together */
 
 FR_IN_LINE const float *summed_row(const struct fr_summed_slot *slot, uint32_t entry, const float *nothing)
 {
@@ -20,14 +20,14 @@ FR_IN_LINE const float *summed_row(const struct fr_summed_slot *slot, uint32_t e
     return row ? row + slot->value_offset : nothing;
 }
 
-/* What is read of an entry's rows so far. */
+/* What was read of an entry's rows so far. */
 struct sums {
     float sum[FR_SUM_DIM_MAX], squares[FR_SUM_DIM_MAX];
-    uint32_t largest[FR_SUM_DIM_MAX]; /* bits, of all entries */
+    uint32_t largest[FR_SUM_DIM_MAX]; /* bits of the largest value of all entries */
 };
 
-/* A loop of its own, because a compiler believes `restrict` of parameters only, and one that stays
- * a loop until it becomes a vector. */
+/* A separate function, because compilers use `restrict` of parameters only; so the loop is kept
+ * and vectorised. */
 FR_IN_LINE void add_row(struct sums *restrict sums, const float *restrict v, uint32_t dim, bool paired)
 {
     _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++)
@@ -58,7 +58,7 @@ FR_IN_LINE uint32_t sum_rows(const struct fr_row_sums *c, uint32_t dim, bool pai
     for (uint32_t e = c->entry_begin; e < c->entry_end; e++) {
         uint32_t next = e + 1 < c->entry_end ? e + 1 : e;
         for (uint32_t i = 0; i < dim; i++) {
-            sums.sum[i] = -0.0f; /* to which any number can be added without a change */
+            sums.sum[i] = -0.0f; /* minus zero plus a number is exactly that number */
             sums.squares[i] = 0.0f;
         }
         for (uint32_t s = 0; s < c->count; s++) {
@@ -85,7 +85,7 @@ FR_IN_LINE uint32_t add_weights(float *restrict sum, const float *restrict v, bo
     return largest;
 }
 
-/* Rows of one value slot by slot, so that sums do not wait for each other. */
+/* Sums rows of one value slot by slot, so that sums do not wait for each other. */
 FR_CLONES
 static uint32_t sum_weights(const struct fr_row_sums *c)
 {

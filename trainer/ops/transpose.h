@@ -1,5 +1,5 @@
-/* Sixteen rows of sixteen 32-bit words, turned in AVX-512 registers: word j of row i becomes word i
- * of row j. For packing. Private to the module. */
+/* Transposes sixteen rows of sixteen 32-bit words in AVX-512 registers, for packing: word j of
+ * row i becomes word i of row j. Private to the module. */
 #ifndef FR_OPS_TRANSPOSE_H
 #define FR_OPS_TRANSPOSE_H
 

@@ -1,10 +1,10 @@
 /* CPU backend: dense parameters' updates and the sum of squares for clip_norm. The rules are
  * ops/row.h's.
  *
- * A gradient that is clipped or regularised is shaped block by block into a buffer on the stack, so
- * that each rule is one loop over plain arrays. Elements are independent: bits do not depend on
- * vector width or block. Thread: any, no state. Does not: check for finite numbers, or know
- * schedules (the optimizer it gets is of this step). */
+ * A gradient that is clipped or regularised is shaped block by block into a buffer on the stack,
+ * so that each rule is one loop over plain arrays. Elements are independent: bits do not depend
+ * on vector width or block. Thread: any, no state. Whether numbers are finite is not checked.
+ * Schedules were applied before: the given optimizer is that of this step. */
 #include "cpu.h"
 
 #include "base/check.h"
@@ -90,7 +90,7 @@ static void apply(const struct fr_dense_update *u)
     case FR_OPT_FTRL:
         ftrl(u);
         break;
-    case FR_OPT_ADAGRAD_ROWWISE: /* optimizers of rows: refused when the graph is made */
+    case FR_OPT_ADAGRAD_ROWWISE: /* optimizers of rows only; refused when the graph is made */
     case FR_OPT_ADAM_ROWWISE:
     case FR_OPT_GROUP_FTRL:
         break;

@@ -1,4 +1,4 @@
-/* kernel.h's words for a card, as nvcc reads them. Private to the module. */
+/* The macros that kernel.h uses, for a card, as nvcc compiles them. Private to the module. */
 #ifndef FR_CUDA_DEVICE_H
 #define FR_CUDA_DEVICE_H
 

@@ -1,4 +1,5 @@
-/* nvcc finds this one before base's own: shared mathematics is for the host and for the card. */
+/* nvcc finds this header before that of base, so that shared mathematics is compiled for the
+ * host and for the card. */
 #ifndef FR_CUDA_MARKER_H
 #define FR_CUDA_MARKER_H
 

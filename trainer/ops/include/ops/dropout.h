@@ -1,16 +1,16 @@
 /* Which elements survive dropout: one rule for every backend.
  *
- * A 64-bit draw of base/random.h per row, then a 32-bit finaliser (Stafford's mixing, constants of
- * Wellons' lowbias32) over the column: the mask is a pure function of (seed, key, row number in the
- * batch, column), so it does not depend on chunks, workers or on how often it is asked for, and its
- * loop vectorises. */
+ * A 64-bit draw of base/random.h per row, then a 32-bit finaliser (Stafford's mixing, constants
+ * of Wellons' lowbias32) over the column: the mask is a pure function of (seed, key, row number
+ * in the batch, column), so it does not depend on chunks, on workers or on how often it is
+ * computed, and its loop vectorises. */
 #ifndef FR_OPS_DROPOUT_H
 #define FR_OPS_DROPOUT_H
 
 #include "base/random.h"
 #include "ops/layers.h"
 
-/* of fr_random_u64: apart from the streams of initial weights */
+/* a stream of fr_random_u64 that differs from the streams of initial weights */
 enum { FR_STREAM_DROPOUT = 0x64726f70 };
 
 FR_HD uint64_t fr_dropout_row(const struct fr_dropout *c, uint32_t row)

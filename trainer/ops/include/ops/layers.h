@@ -39,13 +39,13 @@ struct fr_steps {
 
 /* Step row p = weight(p) * row(p), zeros and masked[p] = 1 where there is no row. */
 struct fr_gather_steps {
-    const float *weights;      /* per id, or NULL: 1 */
+    const float *weights;      /* [ids]; NULL: all weights are 1 */
     const uint32_t *unique_of; /* per id */
     float *const *rows;
     uint32_t value_offset, dim;
-    uint32_t begin, end; /* ids */
-    uint8_t *masked;     /* out, absolute */
-    struct fr_view out;  /* absolute */
+    uint32_t begin, end; /* range of ids */
+    uint8_t *masked;     /* out, indexed by steps of the whole batch */
+    struct fr_view out;  /* row 0 is step 0 of the whole batch */
 };
 
 /* ---- moving rows ---- */
@@ -63,7 +63,7 @@ struct fr_collapse {
     uint32_t begin, end, width; /* groups */
     struct fr_view in, out;     /* absolute */
 };
-/* The same for step rows: out[steps_begin[g] + t] += sum over samples s of group g of
+/* Backward of expand for step rows: out[steps_begin[g] + t] += sum over samples s of group g of
  * in[expanded_begin[s] + t]. */
 struct fr_collapse_steps {
     const uint32_t *group_begin, *steps_begin, *expanded_begin;
@@ -80,8 +80,8 @@ struct fr_align {
 
 /* ---- element by element ---- */
 
-/* y may be x for none, relu, leaky_relu, sigmoid and tanh, whose backward reads y alone; that of
- * the others reads x alone. */
+/* y may be x for none, relu, leaky_relu, sigmoid and tanh, whose backward pass reads only y; the
+ * backward pass of the others reads only x. */
 struct fr_activate {
     enum fr_activation kind;
     uint32_t m, n;
@@ -113,8 +113,9 @@ struct fr_dropout {
     bool accumulate;
     struct fr_view x, y;
 };
-/* One-hot of the number of boundaries <= x, per number: [m, dim] -> [m, dim * (n_boundaries + 1)].
- * NaN: missing, reads as `missing` (if that is NaN too: no boundary is below it). EXACT. */
+/* One-hot of the number of boundaries <= x, per number: [m, dim] -> [m, dim * (n_boundaries +
+ * 1)]. A NaN is a missing number and counts as `missing` (if that is NaN, too, no boundary is
+ * below it). EXACT. */
 struct fr_bucketize {
     uint32_t m, dim, n_boundaries;
     const float *boundaries; /* ascending */
@@ -122,7 +123,8 @@ struct fr_bucketize {
     struct fr_view x, y;
 };
 /* y = (x - mean_j) / sqrt(variance_j + epsilon), cut to +-limit; 0 everywhere while *count <
- * count_min. NaN: missing, reads as `missing`, or, if that is NaN too, gives 0. y may be x. */
+ * count_min. A NaN is a missing number and counts as `missing`; if that is NaN, too, y is 0. y
+ * may be x. */
 struct fr_standardize {
     uint32_t m, n;
     const float *mean, *variance, *count;
@@ -140,7 +142,7 @@ struct fr_mark_missing {
     uint32_t m;
     struct fr_view x, y;
 };
-/* sum_j += x, square_j += x^2 over rows whose `use` is not 0, ascending, double. */
+/* sum_j += x and square_j += x^2 over rows whose `use` is not 0, in ascending order, in double. */
 struct fr_moments {
     uint32_t m, n;
     struct fr_view x;
@@ -260,7 +262,8 @@ struct fr_mse_pair {
  * e_{t+1} and n_{t+1} are there and unmasked. An entry's loss is the mean over its steps that
  * count. */
 struct fr_next_step {
-    struct fr_steps states_steps, positive_steps, negative_steps; /* same entries */
+    /* all three have the same entries */
+    struct fr_steps states_steps, positive_steps, negative_steps;
     uint32_t width;
     const uint8_t *trained; /* per entry, absolute */
     float scale;

@@ -1,17 +1,17 @@
 /* Element mathematics of the losses of tasks, written once for CPU and GPU.
  *
- * The header is valid as C17 and as CUDA C++. Logarithms of probabilities are softplus, never log
- * of a rounded probability: a confident, right answer keeps its small loss and a confident, wrong
- * one its slope.
+ * The header is valid as C17 and as CUDA C++. Logarithms of probabilities are softplus, never
+ * log of a rounded probability: a confident, right answer keeps its small loss, and a confident,
+ * wrong one keeps its slope.
  *
- * Product of probabilities (ESMM, Ma et al. 2018): with S = sum softplus(-z_k), p = e^-S; logit =
- * -log(e^S - 1); d loss / d z_k = -sigmoid(-z_k) (y - (1 - y) / (e^S - 1)). When all z are large, S
- * is below the resolution of e^S and at last of f32: there softplus(-z) = e^-z, and everything is
- * taken relative to the smallest z.
+ * Product of probabilities (ESMM, Ma et al. 2018): with S = sum softplus(-z_k), p = e^-S; logit
+ * = -log(e^S - 1); d loss / d z_k = -sigmoid(-z_k) (y - (1 - y) / (e^S - 1)). When all z are
+ * large, S is below the resolution of e^S and, for still larger z, below that of f32. Then
+ * softplus(-z) = e^-z, and everything is computed relative to the smallest z.
  *
  * Focal loss: Lin et al. 2017.
  *
- * Thread: any, no state. It knows neither masks nor weights of samples. */
+ * Thread: any, no state. Masks and weights of samples are applied by the callers. */
 #ifndef FR_OPS_LOSS_H
 #define FR_OPS_LOSS_H
 
@@ -39,7 +39,7 @@ FR_HD float fr_focal_half(float z, float gamma, float *slope)
     return factor * cost;
 }
 
-/* ---- of one sample ---- */
+/* ---- the loss of one sample ---- */
 
 /* The loss of output z and label y, and its derivative by z; `loss` has the numbers that are
  * set. */
@@ -71,26 +71,26 @@ FR_HD double fr_focal_loss(const struct fr_loss *loss, float z, float y, float *
 
 /* Above this for all z: softplus(-z) = e^-z and e^S - 1 = S within half a unit of f32. */
 #define FR_SURE_LOGIT 17.0f
-/* S from where e^S - 1 is taken as e^S (1 - e^-S). */
+/* From this S on, e^S - 1 is computed as e^S (1 - e^-S). */
 #define FR_RARE_SUM 1.0f
 
 struct fr_probability {
     bool sure;
-    float smallest;     /* z */
+    float smallest;     /* the smallest z */
     float surprise;     /* S */
-    float relative;     /* sure: sum of e^(smallest - z) */
-    float inverse_odds; /* else e^S - 1; +inf when out of range */
+    float relative;     /* if all z are above FR_SURE_LOGIT: sum of e^(smallest - z) */
+    float inverse_odds; /* otherwise: e^S - 1; +inf when out of range */
     float logit;
 };
 
-/* e^s - 1 for s > 0 by Kahan's correction: (u - 1) s / log(u), u = e^s. */
+/* Returns e^s - 1 for s > 0 by Kahan's correction: (u - 1) s / log(u), u = e^s. */
 FR_HD float fr_expm1_of(float s)
 {
     float u = fr_expf(s);
     return u == 1.0f ? s : u > 3.402823466e38f ? u : (u - 1.0f) * (s / fr_logf(u));
 }
 
-/* Of sample i; z: [count] arrays. */
+/* Computes the probability of sample i; z: [count] arrays. */
 FR_HD struct fr_probability fr_probability_of(uint32_t count, const float *const *z, size_t i)
 {
     struct fr_probability p;
@@ -123,7 +123,7 @@ FR_HD double fr_probability_loss(const struct fr_probability *p, float y)
     return y == 1.0f ? right : right + (1.0 - (double)y) * wrong;
 }
 
-/* Its derivative by one z. */
+/* Returns the derivative of that loss by one z. */
 FR_HD float fr_probability_slope(const struct fr_probability *p, float z, float y)
 {
     /* sigmoid(-z_k) / (e^S - 1) */

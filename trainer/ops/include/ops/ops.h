@@ -62,7 +62,7 @@ enum { FR_ROW_BLOCK = 96 }; /* rows of a weight gradient computed by one task */
  * zeros. */
 struct fr_gather {
     const uint32_t *begin;     /* [entries + 1] ids of entry s are begin[s] .. begin[s + 1] */
-    const float *weights;      /* per id, or NULL: 1 */
+    const float *weights;      /* per id; NULL: all weights are 1 */
     const uint32_t *unique_of; /* per id: index into rows */
     float *const *rows;        /* NULL: no row */
     uint32_t value_offset, dim;
@@ -97,7 +97,7 @@ static inline bool fr_single_ids(const uint32_t *begin, uint32_t n, const float 
     return other == 0 && !weights;
 }
 
-/* Where an id of a batch comes from. */
+/* The place in a batch that an id comes from. */
 struct fr_occurrence {
     uint32_t entry;
     uint32_t group; /* the slot's number among the sources */
@@ -109,21 +109,22 @@ struct fr_row_source {
     uint32_t first; /* occurrence number of the slot's first id */
     /* [entries, dim] of the pooled output; by_id: [ids of the slot, dim], of step rows */
     struct fr_view gradient;
-    /* When .values is not NULL, the gradient of a row v is gradient + pairs * (sum - v) instead, v
-     * as it was served: that of fr_row_sums. Nothing below but trained, counted and whole is set
-     * then. */
+    /* When .values is not NULL, the gradient of a row v (as it was served) is gradient + pairs *
+     * (sum - v) instead, as for rows that were read by sum_rows. Of the members below only
+     * trained, counted and whole are then set. */
     struct fr_view pairs, sum;
-    const float *weights; /* per id of the slot, or NULL: 1 */
+    const float *weights; /* per id of the slot; NULL: all weights are 1 */
     const float *kept;    /* per entry, from fr_gather */
     /* per entry: its samples that are trained through this reader; 0 contributes nothing */
     const uint32_t *trained;
-    /* per entry: what an occurrence counts whose first contributing reader this is */
+    /* per entry: how much an occurrence counts if this is the first reader that contributes to
+     * it */
     const uint32_t *counted;
     /* by_id: steps that were masked in the forward pass contribute nothing; may be NULL */
     const uint8_t *masked;
     bool by_id;
     bool whole; /* trained and counted are 1 for every entry */
-    /* by which the entry was read; by_id: FR_POOL_SUM */
+    /* the pooling by which the entry was read; by_id: FR_POOL_SUM */
     enum fr_pooling pooling;
 };
 
@@ -193,25 +194,26 @@ struct fr_product_loss {
 
 /* Pairs of one group: `order` holds its samples that count, ascending by label (equal labels by
  * number); those of a smaller label than order[i]'s are order[0 .. lower[i]). i is compared with
- * min(lower[i], partners) of them, chosen by fr_pair_partner, and what these give is taken times
- * lower[i] / their number: they stand for all of i's pairs. Returns group_scale * sum of a_i a_j
- * log(1 + exp(-(z_i - z_j))), i ascending, partners in turn, in double; adds scale times its
- * derivative to gradients, summed per sample in double, in the order of pairs, before it is rounded
- * (thousands of equal terms would drift in f32). Burges et al. 2005, with labels instead of
- * probabilities. */
+ * min(lower[i], partners) of them, chosen by fr_pair_partner. Their contribution is multiplied
+ * by lower[i] / their number, so that they represent all of i's pairs. Returns group_scale * sum
+ * of a_i a_j log(1 + exp(-(z_i - z_j))), i ascending, partners in turn, in double; adds scale
+ * times its derivative to gradients, summed per sample in double, in the order of pairs, before
+ * it is rounded (thousands of equal terms would drift in f32). Burges et al. 2005, with labels
+ * instead of probabilities. */
 struct fr_pair_loss {
     uint32_t n;
     const uint32_t *order, *lower; /* [n] */
     uint32_t partners;             /* at least 1 */
-    float group_scale;             /* samples that stand in a pair / pairs, of this group */
+    float group_scale;             /* (samples of this group that are part of a pair) / pairs */
     float scale;                   /* task weight */
     const float *z, *weights;      /* by sample */
     float *gradient;               /* by sample, added to */
     double *sums;                  /* [n] scratch */
 };
 
-/* Partner `turn` of the `count` that position i has among [0, lower), 0 < count <= lower: evenly
- * spread, no two the same, turned by i so that neighbours in the order have other partners. */
+/* Returns partner `turn` of the `count` partners that position i has in [0, lower), 0 < count <=
+ * lower. Partners are evenly spread and distinct, and are shifted by i, so that neighbours in
+ * the order have other partners. */
 FR_HD uint32_t fr_pair_partner(uint32_t lower, uint32_t count, uint32_t i, uint32_t turn)
 {
     return (uint32_t)(((uint64_t)turn * lower / count + i) % lower);
@@ -223,7 +225,8 @@ struct fr_dense_update {
     size_t n;
     float *values;
     const float *gradient;
-    /* fr_dense_states of them: adam*: m, v; ftrl: z, n; adagrad, momentum, rmsprop: one */
+    /* as many as fr_dense_states gives: adam*: m, v; ftrl: z, n; adagrad, momentum, rmsprop: one
+     * array */
     float *state0, *state1;
     struct fr_optimizer optimizer;
     /* scale: 1 / batch_size; mean_scale: clip_norm's factor / trained samples */
@@ -252,7 +255,7 @@ struct fr_dense_update {
     X(void, attention_dense_backward, (const struct fr_attention_dense *call))
 
 /* Losses of tasks that are sums over samples, NMSE(1e-10). The mathematics of a sample is
- * fr_<name>_loss of ops/loss.h; the backends make their loops of it by this list. */
+ * fr_<name>_loss of ops/loss.h; the backends make their loops from that function by this list. */
 #define FR_OPS_SAMPLE_LOSSES(X)                                                                                        \
     /* w (log(1 + e^z) - y z); w/2 (z - y)^2; Lin et al. 2017 */                                                       \
     X(double, logloss, (const struct fr_loss *loss))                                                                   \
@@ -363,15 +366,16 @@ struct fr_ops {
     FR_OPS_SPARED(FR_OPS_MEMBER)
 };
 
-/* The best table for this machine: avx512 or avx2, which give equal bits, or `openblas` if the
- * processor has no FMA. */
+/* Returns the best table for this machine: avx512 or avx2, which give equal bits, or `openblas`
+ * if the processor has no FMA. */
 const struct fr_ops *fr_ops_cpu(void);
-/* One instruction set, for tests and comparisons; NULL where the machine lacks it. */
+/* The table of one instruction set, for tests and comparisons; NULL if the machine lacks it. */
 const struct fr_ops *fr_ops_cpu_avx512(void);
 const struct fr_ops *fr_ops_cpu_avx2(void);
-/* Products of factors rounded to bf16, summed in f32, and all else as in fr_ops_cpu_avx512: the
- * machine's best, NULL where the processor has no AVX512_BF16. `dot` and `tiles` (AMX) sum in
- * different orders, and their kernels have different names. */
+/* Tables whose products round factors to bf16 and sum in f32; all other operations are those of
+ * fr_ops_cpu_avx512. fr_ops_bf16 is the best of them for this machine; NULL if the processor has
+ * no AVX512_BF16. `dot` and `tiles` (AMX) sum in different orders, and their kernels have
+ * different names. */
 const struct fr_ops *fr_ops_bf16(void);
 const struct fr_ops *fr_ops_bf16_dot(void);
 const struct fr_ops *fr_ops_bf16_tiles(void);

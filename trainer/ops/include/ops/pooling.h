@@ -33,7 +33,8 @@ FR_POOLING_FUNCTION bool fr_pooling_keeps_scale(enum fr_pooling kind)
     return fr_pooling_scaling(kind) != FR_POOLED_PLAIN;
 }
 
-/* What the weights of ids [begin, end) are multiplied by; weights: per id, or NULL: 1. */
+/* Returns the factor of the weights of ids [begin, end). weights: per id; NULL: all weights are
+ * 1. */
 FR_POOLING_FUNCTION float fr_pooling_scale(enum fr_pooling kind, const float *weights, uint32_t begin, uint32_t end)
 {
     float total = weights ? 0.0f : (float)(end - begin);
@@ -63,8 +64,8 @@ FR_POOLING_FUNCTION bool fr_pooling_chooses(enum fr_pooling kind)
     return false;
 }
 
-/* Of a choice: whether `value` is chosen instead of `chosen`, which comes before it. NaN is chosen,
- * so that it stays visible. */
+/* For a choice: whether `value` is chosen instead of `chosen`, which comes before it. NaN is
+ * chosen, so that it stays visible. */
 FR_POOLING_FUNCTION bool fr_pooling_prefers(enum fr_pooling kind, float value, float chosen)
 {
     bool better = false;
@@ -76,7 +77,7 @@ FR_POOLING_FUNCTION bool fr_pooling_prefers(enum fr_pooling kind, float value, f
     return better || (value != value && chosen == chosen);
 }
 
-/* Floats that an entry of `dim` columns keeps for the gradients of its rows. */
+/* Returns how many floats an entry of `dim` columns keeps for the gradients of its rows. */
 FR_POOLING_FUNCTION uint32_t fr_pooling_kept(enum fr_pooling kind, uint32_t dim)
 {
     return fr_pooling_keeps_scale(kind) ? 1 : fr_pooling_chooses(kind) ? dim : 0;
@@ -84,7 +85,8 @@ FR_POOLING_FUNCTION uint32_t fr_pooling_kept(enum fr_pooling kind, uint32_t dim)
 
 /* ---- a choice of ids ---- */
 
-/* kept[i] has the bits of the number of the id that is chosen in column i; at first none is. */
+/* kept[i] gets the bits of the number of the id that is chosen in column i. At first no id is
+ * chosen. */
 FR_POOLING_FUNCTION void fr_pooling_choose_none(float *kept, uint32_t dim)
 {
     for (uint32_t i = 0; i < dim; i++)
@@ -103,8 +105,8 @@ FR_POOLING_FUNCTION void fr_pooling_offer(enum fr_pooling kind, float *__restric
     }
 }
 
-/* Adds to g, or begins it with, coef times what of the entry's gradient d reaches the row of id
- * p. */
+/* Adds to g coef times the part of the entry's gradient d that reaches the row of id p, or
+ * begins g with it. */
 FR_POOLING_FUNCTION void fr_pooling_add_reached(float *__restrict__ g, const float *__restrict__ d,
                                                 const float *__restrict__ kept, uint32_t p, float coef, uint32_t dim,
                                                 bool begun, uint32_t lane, uint32_t lane_count)
@@ -115,8 +117,8 @@ FR_POOLING_FUNCTION void fr_pooling_add_reached(float *__restrict__ g, const flo
 
 /* ---- steps ---- */
 
-/* Whether step p of an entry that ends at `end` counts. As the newest one a masked step is a row
- * like others, because a recurrence keeps its state there. */
+/* Whether step p of an entry that ends at `end` counts. A masked step counts if it is the newest
+ * one, because a recurrence keeps its state there. */
 FR_POOLING_FUNCTION bool fr_pooling_takes_step(const struct fr_pool_steps *c, uint32_t p, uint32_t end)
 {
     switch (fr_pooling_taking(c->kind)) {
@@ -128,7 +130,8 @@ FR_POOLING_FUNCTION bool fr_pooling_takes_step(const struct fr_pool_steps *c, ui
     return !c->steps.masked || !c->steps.masked[p];
 }
 
-/* Of a choice: the step chosen for entry e in this column, or the entry's end. */
+/* For a choice: returns the step chosen for entry e in this column, or the entry's end if there
+ * is none. */
 FR_POOLING_FUNCTION uint32_t fr_pooling_chosen_step(const struct fr_pool_steps *c, uint32_t e, uint32_t column)
 {
     uint32_t end = c->steps.begin[e + 1], chosen = end;

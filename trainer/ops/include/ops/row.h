@@ -7,12 +7,12 @@
  * whatever lane_count is.
  *
  * Time is counted in units, not in steps: a row's unit is one trained occurrence, a layer's is
- * batch_size samples. A step over `units` of them gets the gradient s summed over them (a layer's:
- * divided by batch_size, so of units = n / batch_size), and rates, decays and moments move as far
- * as that many single steps would on gradients of one noise: rates linearly, what decays by the
- * power `units`, second moments by s^2 / units (Malladi et al. 2022 for Adam and RMSProp). So
- * learning does not depend on how samples fall into batches; at units = 1 every rule is the
- * textbook's.
+ * batch_size samples. A step over `units` of them gets the gradient s summed over them (a
+ * layer's: divided by batch_size, so of units = n / batch_size), and rates, decays and moments
+ * change as much as by that many single steps on gradients with the same noise: rates linearly,
+ * decay factors by the power `units`, second moments by s^2 / units (Malladi et al. 2022 for
+ * Adam and RMSProp). So learning does not depend on how samples are divided into batches; at
+ * units = 1 every rule is the textbook's.
  *
  * The order of a step: the mean gradient of a unit, s / units, is scaled so that its norm is at
  * most clip_norm; its elements are cut to +-clip_value; l2 w + l1 sign(w) is added, except for ftrl
@@ -24,13 +24,13 @@
  * (docs/learning.md says why). Healthy training never reaches these bounds.
  *
  * Sources: Adagrad: Duchi et al. 2011; row-wise: Naumov et al. 2019 (DLRM); momentum, RMSProp
- * (Tieleman and Hinton 2012), Adam (Kingma and Ba 2015; of rows lazy: only what is trained moves
- * and ages), AdamW (Loshchilov and Hutter 2019): PyTorch's order of operations; FTRL-Proximal:
- * McMahan et al. 2013, algorithm 1; group FTRL: Yue et al. 2021, "Adaptive Optimizers with Sparse
- * Group Lasso for Neural Networks in CTR Prediction", algorithm of group FTRL with l2 as in McMahan
- * et al.
+ * (Tieleman and Hinton 2012), Adam (Kingma and Ba 2015; for rows lazy: only a row that is
+ * trained moves and ages), AdamW (Loshchilov and Hutter 2019): PyTorch's order of operations;
+ * FTRL-Proximal: McMahan et al. 2013, algorithm 1; group FTRL: Yue et al. 2021, "Adaptive
+ * Optimizers with Sparse Group Lasso for Neural Networks in CTR Prediction", algorithm of group
+ * FTRL with l2 as in McMahan et al.
  *
- * Thread: the owner of the row. It does not check for finite gradients. */
+ * Thread: the owner of the row. Whether gradients are finite is not checked here. */
 #ifndef FR_OPS_ROW_H
 #define FR_OPS_ROW_H
 
@@ -42,31 +42,32 @@
 #include "base/math.h"
 #include "vocabulary/optimizer.h"
 
-/* What one step of `units` is for a rule: fr_pace_of. */
+/* What one step of `units` units means for a rule; see fr_pace_of. */
 struct fr_pace {
     float units;
-    float scale; /* of the gradient given, which makes it the sum s of the units */
-    /* of the gradient given, which makes it the mean of a unit, clip_norm included */
+    float scale; /* factor that turns the given gradient into the sum s of the units */
+    /* factor that turns the given gradient into the mean of a unit, clip_norm included */
     float mean_scale;
     float rate;
-    /* moments: keep * old + gain * (s or s^2); adagrad*: gain2 is what is lost */
+    /* moments: keep * old + gain * (s or s^2); adagrad*: gain2 is the share that is lost */
     float keep1, keep2, gain1, gain2;
     float second_scale; /* adam*: 1 / sqrt(1 - beta2^t) */
-    float shrink;       /* adamw: what decay leaves of a value */
+    float shrink;       /* adamw: the share of a value that the decay leaves */
 };
 
 enum { FR_ROW_LANES = 32 };
 
-/* Gradients beyond this count as not finite: their squares and some 10^7 of their sums stay below
- * FR_STATE_MAX. */
+/* A gradient beyond this limit counts as not finite. The square of a gradient within it, and a
+ * sum of some 10^7 such squares, stay below FR_STATE_MAX. */
 #define FR_GRADIENT_MAX 1e15f
 #define FR_VALUE_MAX 1e15f
 #define FR_STATE_MAX 1e37f
-/* Moments smaller than this become 0: halfway to subnormal they no longer move a weight but slow
- * every later step. */
+/* Moments smaller than this become 0: so close to the subnormal numbers they no longer move a
+ * weight, but would slow every later step. */
 #define FR_MOMENT_FLUSH 1e-37f
 
-/* NaN stays NaN. Selections, not branches: loops over these must vectorise. */
+/* Cuts x to +-bound; NaN stays NaN. There are selections and no branches, because loops over
+ * this function must vectorise. */
 FR_HD float fr_cut(float x, float bound)
 {
     return fr_select_f32(x > bound, bound, fr_select_f32(x < -bound, -bound, x));
@@ -84,14 +85,14 @@ FR_HD bool fr_ftrl_kind(enum fr_optimizer_kind kind)
     return kind == FR_OPT_FTRL || kind == FR_OPT_GROUP_FTRL;
 }
 
-/* Says whether the rule sees another gradient than the raw one. */
+/* Whether the rule gets a gradient that differs from the raw one. */
 FR_HD bool fr_shapes_gradient(const struct fr_optimizer *o)
 {
     bool penalty = !fr_ftrl_kind(o->kind) && (o->l1 != 0.0f || o->l2 != 0.0f);
     return penalty || o->clip_value != 0.0f || o->clip_norm != 0.0f;
 }
 
-/* s of the units after clipping and penalties. */
+/* Returns s of the units after clipping and penalties. */
 FR_HD float fr_shaped_gradient(float g, float w, const struct fr_optimizer *o, const struct fr_pace *pace)
 {
     float bound = o->clip_value != 0.0f ? o->clip_value : FR_GRADIENT_MAX;
@@ -113,8 +114,8 @@ FR_HD float fr_clip_scale(float norm, float clip_norm)
  * momentum, base2 is beta2, rho or what adagrad keeps. */
 struct fr_powers {
     double units;
-    double units1, units2; /* base^units */
-    double age1, age2;     /* adam*: base^t */
+    double units1, units2; /* base1 and base2 to the power `units` */
+    double age1, age2;     /* adam*: base1 and base2 to the power t */
 };
 
 FR_HD bool fr_adagrad_kind(enum fr_optimizer_kind kind)
@@ -150,7 +151,7 @@ FR_HD bool fr_adam_kind(enum fr_optimizer_kind kind)
     return kind == FR_OPT_ADAM || kind == FR_OPT_ADAMW || kind == FR_OPT_ADAM_ROWWISE;
 }
 
-/* Gradients given are sums: scale 1. */
+/* The pace for gradients that are sums already, so that `scale` is 1. */
 FR_HD struct fr_pace fr_pace_of(const struct fr_optimizer *o, const struct fr_powers *powers)
 {
     struct fr_pace pace;
@@ -162,7 +163,8 @@ FR_HD struct fr_pace fr_pace_of(const struct fr_optimizer *o, const struct fr_po
     pace.second_scale = 1.0f;
     pace.shrink = 1.0f;
     if (fr_adagrad_kind(o->kind))
-        pace.gain2 = (float)(1.0 - powers->units2); /* what is lost: finer than what is kept */
+        /* the share that is lost, which f32 holds more exactly than the share that is kept */
+        pace.gain2 = (float)(1.0 - powers->units2);
     if (o->kind == FR_OPT_MOMENTUM) {
         pace.keep1 = (float)powers->units1;
         pace.gain1 = (float)((1.0 - powers->units1) / (1.0 - (double)o->momentum) / powers->units);
@@ -183,17 +185,17 @@ FR_HD struct fr_pace fr_pace_of(const struct fr_optimizer *o, const struct fr_po
     return pace;
 }
 
-/* A hot key's sum over `count` occurrences would carry plain SGD past the minimum, where single
- * steps would each have turned back. Steps are damped as an implicit step with curvature 1/4, the
- * largest of the log loss: lr / (1 + lr (count - 1) / 4), at most 4 mean gradients however often
- * the key occurs (Kulis and Bartlett 2010). */
+/* The sum over `count` occurrences of a frequent key would move plain SGD beyond the minimum,
+ * where single steps would have changed direction. So the step is damped like an implicit step
+ * with curvature 1/4, the largest curvature of the log loss: lr / (1 + lr (count - 1) / 4). The
+ * step is at most 4 mean gradients, however often the key occurs (Kulis and Bartlett 2010). */
 FR_HD float fr_row_damping(float lr, uint32_t count)
 {
     return 1.0f / (1.0f + lr * 0.25f * (float)(count - 1));
 }
 
-/* Returns the age of a row after `count` more occurrences, in a float. It is exact up to 2^24,
- * where it stays; corrections are 1 long before. */
+/* Returns the age of a row after `count` more occurrences, in a float. The age is exact up to
+ * 2^24 and then stays there; the corrections that depend on it are 1 long before. */
 FR_HD uint32_t fr_row_age(float age, uint32_t count)
 {
     if (!(age >= 0.0f && age < 16777216.0f) || count > 16777216u)
@@ -236,7 +238,7 @@ FR_HD void fr_momentum_element(float *w, float *buffer, float s, const struct fr
     *w = fr_cut(*w - pace->rate * b, FR_VALUE_MAX);
 }
 
-/* The accumulator takes s^2 before it is used. */
+/* s^2 is added to the accumulator before the accumulator is used. */
 FR_HD void fr_adagrad_element(float *w, float *acc, float s, const struct fr_pace *pace, float eps)
 {
     float a = fr_cut(*acc - pace->gain2 * *acc + s * s, FR_STATE_MAX);
@@ -260,8 +262,8 @@ FR_HD void fr_adam_element(float *w, float *m, float *v, float s, const struct f
     *w = fr_cut(*w - pace->rate * mi / (sqrtf(vi) * pace->second_scale + eps), FR_VALUE_MAX);
 }
 
-/* First values survive: where no gradient came yet (n = 0), z is what the closed form makes w
- * of. */
+/* Keeps first values: before the first gradient (n = 0), returns the z from which the closed
+ * form gives w. */
 FR_HD float fr_ftrl_first(float w, const struct fr_optimizer *o)
 {
     float z = w * fr_cut(o->beta / o->lr + o->l2, FR_STATE_MAX);
@@ -269,7 +271,7 @@ FR_HD float fr_ftrl_first(float w, const struct fr_optimizer *o)
     return fr_cut(-z, FR_STATE_MAX);
 }
 
-/* z and n of FTRL after gradient g; w is the value before. */
+/* Updates z and n of FTRL with gradient g; w is the value before the step. */
 FR_HD void fr_ftrl_accumulate(float w, float *z, float *n, float g, float alpha)
 {
     float n_new = fr_cut(*n + g * g, FR_STATE_MAX);
@@ -278,7 +280,7 @@ FR_HD void fr_ftrl_accumulate(float w, float *z, float *n, float g, float alpha)
     *n = n_new;
 }
 
-/* z moved towards 0 by l1. */
+/* Returns z, moved towards 0 by l1. */
 FR_HD float fr_ftrl_shrunk(float z, float l1)
 {
     float magnitude = fr_select_f32(z < 0.0f, -z, z);
@@ -288,7 +290,7 @@ FR_HD float fr_ftrl_shrunk(float z, float l1)
 FR_HD float fr_ftrl_value(float shrunk, float n, const struct fr_optimizer *o)
 {
     float value = fr_cut(-shrunk / ((o->beta + sqrtf(n)) / o->lr + o->l2), FR_VALUE_MAX);
-    return fr_select_f32(shrunk == 0.0f, 0.0f, value); /* also where 0 was divided by 0 */
+    return fr_select_f32(shrunk == 0.0f, 0.0f, value); /* also if 0 was divided by 0 */
 }
 
 FR_HD void fr_ftrl_element(float *w, float *z, float *n, float s, const struct fr_optimizer *o)
@@ -298,13 +300,14 @@ FR_HD void fr_ftrl_element(float *w, float *z, float *n, float s, const struct f
     *w = fr_ftrl_value(fr_ftrl_shrunk(*z, o->l1), *n, o);
 }
 
-/* Left out of line these are compiled once, for the plainest processor and rows of any length. */
+/* If these were not inlined, they would be compiled only once, for the simplest processor and
+ * rows of any length. */
 #define FR_HD_IN_LINE FR_HD __attribute__((always_inline))
 
 /* ---- reductions over a row ---- */
 
-/* Partial sum `lane` of FR_ROW_LANES of the squares of a row; a warp's lane computes its own and
- * joins them by shuffles in the order of fr_row_tree. */
+/* Returns partial sum `lane` of the FR_ROW_LANES sums of squares of a row. Each lane of a warp
+ * computes its own, and shuffles join them in the order of fr_row_tree. */
 FR_HD float fr_row_square_partial(const float *g, uint32_t dim, uint32_t lane)
 {
     float sum = 0.0f;
@@ -321,8 +324,8 @@ FR_HD float fr_row_tree(float *partial)
     return partial[0];
 }
 
-/* Up to 16 squares: a lane beyond them is 0, and a square plus 0 is that square, so the tree may
- * begin at 16 lanes. Of fixed length, it stays in a vector register. */
+/* Sums up to 16 squares. The lanes beyond them are 0, and a square plus 0 is that square, so the
+ * tree may begin at 16 lanes. With this fixed length the sums stay in a vector register. */
 FR_HD_IN_LINE float fr_row_sum_few_squares(const float *g, uint32_t dim)
 {
     float p[16];
@@ -355,11 +358,11 @@ FR_HD_IN_LINE float fr_row_sum_squares(const float *g, uint32_t dim)
 
 /* ---- rows: one part of `dim` values ---- */
 
-/* g is the gradient given, scaled by the pace. A kernel passes registers and pointers, no struct.
- * NOLINTBEGIN(readability-function-size) */
+/* g is the given gradient, scaled by the pace. A kernel passes registers and pointers, no
+ * struct. NOLINTBEGIN(readability-function-size) */
 
-/* `sum_squares` of the gradient given: fr_row_sum_squares or a warp; read with clip_norm only.
- * Afterwards g is s, and the pace's scale 1. */
+/* `sum_squares`: of the given gradient, from fr_row_sum_squares or a warp; used only with
+ * clip_norm. Afterwards g is s, and the scale of the pace is 1. */
 FR_HD void fr_row_shape_gradient(float *__restrict__ g, const float *__restrict__ w, uint32_t dim, float sum_squares,
                                  const struct fr_optimizer *o, struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
 {
@@ -415,7 +418,7 @@ FR_HD void fr_row_adam(float *__restrict__ w, float *__restrict__ m, float *__re
         fr_adam_element(&w[i], &m[i], &v[i], g[i] * local.scale, &local, eps);
 }
 
-/* Decay first, as PyTorch does. */
+/* The decay is applied first, as in PyTorch. */
 FR_HD void fr_row_adamw(float *__restrict__ w, float *__restrict__ m, float *__restrict__ v,
                         const float *__restrict__ g, uint32_t dim, const struct fr_optimizer *o,
                         const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
@@ -428,9 +431,10 @@ FR_HD void fr_row_adamw(float *__restrict__ w, float *__restrict__ m, float *__r
     }
 }
 
-/* Row-wise rules, of rows only: g is s already (scale 1). One accumulator for the part:
- * `sum_squares` of s comes from fr_row_sum_squares or a warp. Every lane reads *acc before lane 0
- * writes it: a warp calls this converged and synchronises after; so below. */
+/* Row-wise rules exist only for rows; g is s already (scale 1). The part has one accumulator;
+ * `sum_squares`, of s, comes from fr_row_sum_squares or a warp. Every lane reads *acc before
+ * lane 0 writes it, so all lanes of a warp call this function together and synchronise
+ * afterwards. The same holds for the functions below. */
 FR_HD_IN_LINE void fr_row_adagrad_rowwise(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g,
                                           uint32_t dim, float sum_squares, const struct fr_optimizer *o,
                                           const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
@@ -443,7 +447,7 @@ FR_HD_IN_LINE void fr_row_adagrad_rowwise(float *__restrict__ w, float *__restri
         *acc = a;
 }
 
-/* One second moment for the part: the mean of the squares takes the place of s^2. */
+/* The part has one second moment: the mean of the squares takes the place of s^2. */
 FR_HD void fr_row_adam_rowwise(float *__restrict__ w, float *__restrict__ m, float *__restrict__ second,
                                const float *__restrict__ g, uint32_t dim, float sum_squares,
                                const struct fr_optimizer *o, const struct fr_pace *pace, uint32_t lane,
@@ -471,9 +475,10 @@ FR_HD void fr_row_ftrl(float *__restrict__ w, float *__restrict__ z, float *__re
         fr_ftrl_element(&w[i], &z[i], &n[i], g[i] * scale, &local);
 }
 
-/* Group FTRL in two bodies with reductions before, between. First: z and n; w takes the shrunk z.
- * `first_squares`: sum of the squares of w where no gradient came to the part yet (n all 0), else
- * negative: the norm of z then begins where the penalty of the group leaves just w. */
+/* Group FTRL has two functions, with a reduction before each. The first updates z and n, and
+ * sets w to the shrunk z. `first_squares`: the sum of the squares of w if the part has had no
+ * gradient yet (n all 0), otherwise negative. In the first case z is scaled so that the penalty
+ * of the group leaves exactly w. */
 FR_HD void fr_row_group_ftrl_shrink(float *__restrict__ w, float *__restrict__ z, float *__restrict__ n,
                                     const float *__restrict__ g, uint32_t dim, float first_squares,
                                     const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
@@ -493,9 +498,9 @@ FR_HD void fr_row_group_ftrl_shrink(float *__restrict__ w, float *__restrict__ z
     }
 }
 
-/* Second: the part is 0 when the norm of the shrunk z is at most sqrt(dim) l21; else every value is
- * scaled by 1 - sqrt(dim) l21 / norm. `sum_squares` is that of w, the shrunk z. l21 = 0: plain
- * FTRL, to the bit. */
+/* The second function of group FTRL: the part becomes 0 if the norm of the shrunk z is at most
+ * sqrt(dim) l21; otherwise every value is scaled by 1 - sqrt(dim) l21 / norm. `sum_squares`: of
+ * w, which holds the shrunk z. With l21 = 0 the bits are those of plain FTRL. */
 FR_HD void fr_row_group_ftrl_values(float *__restrict__ w, const float *__restrict__ n, uint32_t dim, float sum_squares,
                                     const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
 {
@@ -508,7 +513,7 @@ FR_HD void fr_row_group_ftrl_values(float *__restrict__ w, const float *__restri
 
 /* NOLINTEND(readability-function-size) */
 
-/* The accumulators n say whether a gradient came to the part before. */
+/* Whether no gradient has come to the part yet, by its accumulators n. */
 FR_HD bool fr_row_untouched(const float *n, uint32_t dim)
 {
     float largest = 0.0f;
@@ -517,14 +522,15 @@ FR_HD bool fr_row_untouched(const float *n, uint32_t dim)
     return largest == 0.0f;
 }
 
-/* Where a row of an adam kind keeps its age; NULL: it has none. */
+/* Returns where a row of an adam kind keeps its age; NULL: it has none. */
 FR_HD float *fr_row_age_of(float *state, uint32_t dim, enum fr_optimizer_kind kind)
 {
     return kind == FR_OPT_ADAM ? state + 2 * dim : kind == FR_OPT_ADAM_ROWWISE ? state + dim + 1 : NULL;
 }
 
-/* One part of a row on the CPU: values, state, and its gradient summed over `count` trained
- * occurrences, which is overwritten. Out of line row updates take a third longer. */
+/* Steps one part of a row on the CPU: values, state, and the gradient summed over `count`
+ * trained occurrences, which is overwritten. If this function is not inlined, updates of rows
+ * take a third longer. */
 FR_HD_IN_LINE void fr_row_step(float *w, float *state, float *g, uint32_t dim, uint32_t count,
                                const struct fr_optimizer *o)
 {
@@ -566,7 +572,7 @@ FR_HD_IN_LINE void fr_row_step(float *w, float *state, float *g, uint32_t dim, u
         fr_row_group_ftrl_values(w, state + dim, dim, fr_row_sum_squares(w, dim), o, 0, 1);
         break;
     }
-    case FR_OPT_ADAMW: /* not an optimizer of rows: refused when the graph is made */
+    case FR_OPT_ADAMW: /* not an optimizer of rows; refused when the graph is made */
         break;
     }
 }
