@@ -1,6 +1,4 @@
-/* Views in the making: see draft.h.
- *
- * This file does not know where records come from. */
+/* Makes views: see draft.h. Where records come from is not known here. */
 #include "draft.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* From a snapshot to a view (docs/formats/snapshots.md).
+/* Makes a view from a snapshot (docs/formats/snapshots.md).
  *
  * Records go into a draft one by one. The draft is published after every file's sum has matched,
  * every followed partition had its pieces and its commit, and every parameter its elements. So a
@@ -154,7 +154,7 @@ static enum fr_status load_record(void *self, const void *bytes, size_t size, st
     return record.kind == FR_DELTA_MODEL ? load_model(loading, &record) : load_piece(loading, &record, seen);
 }
 
-/* ---- the whole ---- */
+/* ---- loading a whole snapshot ---- */
 
 static enum fr_status check_whole(const struct loading *loading)
 {
@@ -241,7 +241,7 @@ static enum fr_status publish(struct loading *loading)
         free(next_offsets);
         return refused(loading);
     }
-    loading->model = NULL; /* belongs to the view */
+    loading->model = NULL; /* now the view owns the model */
     continue_chain(replica, loading, last_committed, next_offsets);
     fr_views_settle(&replica->views);
     return FR_OK;

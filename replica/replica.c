@@ -1,12 +1,12 @@
 /* The replica's rules (docs/formats/deltas.md, "Replica rules"): what a record does, and when an
  * epoch becomes served.
  *
- * A partition delivers pieces and commits in ascending epochs. Pieces wait in staging until every
- * followed partition has committed their epoch. Then the epoch is checked and applied as a whole,
- * and the chain (timeline, epoch, digest) advances. A break of the chain stops the replica, which
- * continues to serve what it has: a missing piece or epoch (gap), another digest for the same epoch
- * or another predecessor (two writers), or a newer timeline (rewind). Damaged records are refused
- * one by one, and the hole that they leave becomes a gap.
+ * A partition delivers pieces and commits in ascending epochs. Pieces wait in staging until
+ * every followed partition has committed their epoch. Then the epoch is checked and applied as a
+ * whole, and the chain (timeline, epoch, digest) advances. A break of the chain stops the
+ * replica, which continues to serve what it has: a missing piece or epoch (a gap), another
+ * digest for the same epoch or another predecessor (two writers), or a newer timeline (a
+ * rewind). Damaged records are refused one by one, and the hole that they leave becomes a gap.
  *
  * Invariants: what is served is the state of exactly one epoch; staging holds at most staging_max
  * bytes besides the oldest epoch's own; nothing of a record is used before its crc matches.

@@ -22,7 +22,8 @@
 
 /* Timelines beyond the limit share the last rank. */
 enum { EPOCH_RANK_BITS = 44, TIMELINE_RANKS = 1 << 19 };
-/* The pause between two searches for a snapshot while nothing on the topic continues the epoch. */
+/* The pause between two searches for a snapshot while nothing on the topic continues the served
+ * epoch. */
 enum { SEARCH_MS = 2000 };
 
 /* ---- open ---- */

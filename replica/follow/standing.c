@@ -15,7 +15,7 @@
 
 #include "follower_internal.h"
 
-/* What ends a loss without the operator. */
+/* How a loss ends without the operator. */
 #define REFILLS                                                                                                        \
     "A running daemon also publishes its whole state again within a minute, unless its snapshots cover the loss "      \
     "(export.retention: snapshots)"

@@ -27,7 +27,7 @@ class Platform(Distribution):
 
 
 def tags():
-    """The wheel holds no extension of an interpreter: any Python 3 of this platform takes it."""
+    """The wheel holds no extension of an interpreter: any Python 3 of this platform can use it."""
     try:
         from wheel.bdist_wheel import bdist_wheel
     except ImportError:

@@ -12,7 +12,8 @@ enum { FR_COMPARED = 5, FR_COMPARE_TEXT_MAX = 128, FR_COMPARE_FIGURES_MAX = 512 
 /* The names of a figure's values, as in the document. */
 extern const char *const fr_tool_compared[FR_COMPARED];
 
-/* Figures of one task and one window: "lifetime", or a half-life as written. NaN: undefined. */
+/* Figures of one task and one window: "lifetime", or a half-life as the document writes it. NaN:
+ * undefined. */
 struct fr_tool_figures {
     char task[FR_COMPARE_TEXT_MAX], window[FR_COMPARE_TEXT_MAX];
     double values[FR_COMPARED];

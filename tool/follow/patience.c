@@ -1,5 +1,5 @@
-/* See patience.h. Reasons for the times: a lost leader is replaced within seconds, and a loaded
- * broker needs some more. A topic that does not exist is mostly a misspelled name, so it is
+/* See patience.h. Reasons for the times: a lost leader is replaced within seconds, and a busy
+ * broker needs a few more. A topic that does not exist is mostly a misspelled name, so it is
  * reported soon. Thread: one. */
 #include "follow/patience.h"
 

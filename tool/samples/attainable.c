@@ -1,5 +1,5 @@
-/* See attainable.h. Samples are added to the estimator in blocks; every reading first adds the open
- * block. */
+/* See attainable.h. Samples are added to the estimator in blocks. Before a value is read, the
+ * open block is added. */
 #include "samples/attainable.h"
 
 #include <inttypes.h>

@@ -60,7 +60,8 @@ static bool find_id(struct evaluating *e, const struct fr_line *line, const stru
 {
     struct fr_cursor cursor;
     struct fr_token token;
-    uint32_t below = 0; /* containers below the slot's name, 1: the value itself is next */
+    /* number of open containers below the slot's name; 1: the value itself is next */
+    uint32_t below = 0;
     bool inside = false;
     fr_cursor_init(&cursor, FR_FORMAT_JSON, line->value, line->size, &e->scratch);
     while (fr_cursor_next(&cursor, &token) == FR_OK) {

@@ -1,5 +1,5 @@
-/* Lines of samples in, lines of probabilities out, in the file's order. Labels and times are not
- * needed and are ignored.
+/* Reads lines of samples and writes lines of probabilities, in the file's order. Labels and
+ * times are not needed and are ignored.
  *
  * Thread: the replica's. A line that cannot be read ends the command: if it were skipped, scores
  * could not be assigned to samples. */

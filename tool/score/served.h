@@ -34,10 +34,10 @@ bool fr_tool_source_given(const struct fr_tool_source *source);
  * FR_E_MISMATCH, and those of a follower. Close `out` in any case. */
 enum fr_status fr_tool_served_open(const struct fr_tool_source *source, const char *command, struct fr_tool_served *out,
                                    struct fr_err *err) FR_MUST_CHECK;
-/* The same for a topic, without the check. */
+/* Makes the replica of a topic, without that check. */
 enum fr_status fr_tool_served_topic(const struct fr_consume_options *topic, const char *command,
                                     struct fr_tool_served *out, struct fr_err *err) FR_MUST_CHECK;
-/* ... and for a dump. */
+/* Makes the replica of a dump, without that check. */
 enum fr_status fr_tool_served_dump(const struct fr_tool_source *source, struct fr_tool_served *out,
                                    struct fr_err *err) FR_MUST_CHECK;
 void fr_tool_served_close(struct fr_tool_served *served);

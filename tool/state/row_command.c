@@ -27,7 +27,7 @@ static const char usage[] =
 
 struct question {
     const char *slot, *id, *table_name, *key_text;
-    struct fr_tool_state_choice at; /* what they lead to in the model */
+    struct fr_tool_state_choice at; /* what slot and id, or table and key, lead to in the model */
     struct fr_conf *conf;           /* of the state or of the configuration; owned by the command */
 };
 

@@ -9,7 +9,7 @@
  * (export.dense_every). Those that changed since are searched in the journal backwards, as the
  * values that a replica holds.
  *
- * Thread: one. It does not write, lock or wait. */
+ * Thread: one. Reading does not write, lock or wait. */
 #include "state/state_reader.h"
 
 #include <inttypes.h>
@@ -251,7 +251,7 @@ enum found { UNCHANGED, CHANGED, FOUND };
 
 struct publication {
     struct fr_tool_state *state;
-    /* the present epoch is the newest that published, or older */
+    /* the present epoch is the newest that published dense parameters, or an older one */
     bool publishing;
     enum found *of; /* [state->n_published] */
     size_t n_changed;

@@ -13,10 +13,13 @@
 
 #include "freshet/follow.h"
 
-namespace freshet {
+namespace freshet
+{
 
 struct error : std::runtime_error {
-    error(int status, const std::string &text) : std::runtime_error(text), code(status) {}
+    error(int status, const std::string &text) : std::runtime_error(text), code(status)
+    {
+    }
     int code;
 };
 
@@ -26,8 +29,8 @@ inline void check(int status, const char *what)
         throw error(status, what);
 }
 
-/* The result of a lookup: row i is values[i * dim] .. values[(i + 1) * dim - 1], and found[i] says
- * whether the row exists. */
+/* The result of a lookup: row i is values[i * dim] .. values[(i + 1) * dim - 1], and found[i] is
+ * 1 if the row exists. */
 struct rows {
     std::uint32_t dim;
     std::vector<float> values;
@@ -35,17 +38,21 @@ struct rows {
 };
 
 /* Used by one thread at a time. */
-class reader {
+class reader
+{
     std::unique_ptr<freshet_reader, decltype(&freshet_reader_free)> handle{nullptr, freshet_reader_free};
 
-public:
+  public:
     explicit reader(freshet_replica *replica)
     {
         freshet_reader *made = nullptr;
         check(freshet_reader_new(replica, &made), "freshet_reader_new");
         handle.reset(made);
     }
-    freshet_reader *get() const { return handle.get(); }
+    freshet_reader *get() const
+    {
+        return handle.get();
+    }
 
     freshet_replica_info info() const
     {
@@ -54,7 +61,8 @@ public:
         return out;
     }
     /* Scores at most `room` samples; the result is [samples * tasks]. */
-    std::vector<float> score(const std::string &record, std::uint32_t room = 1, freshet_format format = FRESHET_JSON) const
+    std::vector<float> score(const std::string &record, std::uint32_t room = 1,
+                             freshet_format format = FRESHET_JSON) const
     {
         std::vector<float> scores(static_cast<std::size_t>(room) * freshet_reader_tasks(get()));
         int status = freshet_reader_score(get(), format, record.data(), record.size(), scores.data(), &room);
@@ -85,21 +93,29 @@ public:
 };
 
 /* While this object lives, every call of the reader reads the same epoch. */
-class epoch {
+class epoch
+{
     const reader &held;
 
-public:
-    explicit epoch(const reader &r) : held(r) { check(freshet_reader_begin(r.get()), "nothing is served yet"); }
-    ~epoch() { freshet_reader_end(held.get()); }
+  public:
+    explicit epoch(const reader &r) : held(r)
+    {
+        check(freshet_reader_begin(r.get()), "nothing is served yet");
+    }
+    ~epoch()
+    {
+        freshet_reader_end(held.get());
+    }
     epoch(const epoch &) = delete;
     epoch &operator=(const epoch &) = delete;
 };
 
 /* Needs libfreshet_follow at link time. Destroy its readers first. */
-class follow {
+class follow
+{
     std::unique_ptr<freshet_follow, decltype(&freshet_follow_stop)> handle{nullptr, freshet_follow_stop};
 
-public:
+  public:
     explicit follow(const freshet_follow_options &options)
     {
         char problem[512];
@@ -114,8 +130,8 @@ public:
             check(status, state().problem);
         return status == FRESHET_OK;
     }
-    /* Waits until everything that the topic held when the call began is served; false: not within
-     * the timeout (state().problem says why). */
+    /* Waits until everything that the topic held when the call began is served; false: not
+     * within the timeout (state().problem has the reason). */
     bool wait_caught_up(std::chrono::milliseconds timeout) const
     {
         int status = freshet_follow_wait_caught_up(handle.get(), static_cast<int>(timeout.count()));
@@ -129,7 +145,10 @@ public:
         freshet_follow_get_state(handle.get(), &out);
         return out;
     }
-    reader read() const { return reader(freshet_follow_replica(handle.get())); }
+    reader read() const
+    {
+        return reader(freshet_follow_replica(handle.get()));
+    }
 };
 
 } // namespace freshet

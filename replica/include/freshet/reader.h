@@ -89,9 +89,9 @@ FRESHET_API const char *freshet_reader_task_name(struct freshet_reader *reader, 
  * prediction itself for an mse task. The shared slots of a group are looked up and computed once.
  *
  * *n_samples is the number of samples that `scores` has room for on entry, and the number of
- * samples of the record on return. Errors: E_NOT_READY; E_INVALID when the record does not decode
- * (freshet_reader_problem says why) or has more samples than room (*n_samples is the number needed,
- * and nothing was scored); E_NO_MEMORY. */
+ * samples of the record on return. Errors: E_NOT_READY; E_INVALID when the record does not
+ * decode (freshet_reader_problem has the reason) or has more samples than room (*n_samples is
+ * the number needed, and nothing was scored); E_NO_MEMORY. */
 FRESHET_API int freshet_reader_score(struct freshet_reader *reader, enum freshet_format format, const void *bytes,
                                      size_t size, float *scores, uint32_t *n_samples);
 /* Returns the reason why the last score failed; "" after a success. */

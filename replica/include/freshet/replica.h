@@ -73,7 +73,7 @@ struct freshet_event {
     /* The record was dropped: it is of an older timeline, of an epoch applied before, or of a
      * partition that is not followed. */
     int stale;
-    int refused; /* the record was not applied; `problem` says why */
+    int refused; /* the record was not applied; `problem` has the reason */
     /* A snapshot was loaded and this record was dropped. Feed every partition again from
      * freshet_replica_next_offset, or from any earlier offset. */
     int reloaded;
@@ -165,9 +165,9 @@ FRESHET_API const char *freshet_replica_task_name(const struct freshet_replica *
  * task. The shared slots of a group are looked up and computed once.
  *
  * *n_samples is the number of samples that `scores` has room for on entry, and the number of
- * samples of the record on return. Errors: E_NOT_READY; E_INVALID when the record does not decode
- * (freshet_replica_score_problem says why) or has more samples than room (*n_samples is the number
- * needed, and nothing was scored); E_NO_MEMORY. */
+ * samples of the record on return. Errors: E_NOT_READY; E_INVALID when the record does not
+ * decode (freshet_replica_score_problem has the reason) or has more samples than room
+ * (*n_samples is the number needed, and nothing was scored); E_NO_MEMORY. */
 FRESHET_API int freshet_replica_score_json(struct freshet_replica *replica, const char *json, size_t size,
                                            float *scores, uint32_t *n_samples);
 FRESHET_API int freshet_replica_score_msgpack(struct freshet_replica *replica, const void *bytes, size_t size,

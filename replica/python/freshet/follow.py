@@ -150,7 +150,7 @@ class Follower:
                 self._changed.notify_all()
 
     def _is_caught_up(self) -> bool:
-        """Says whether the topic is read to its end and the newest epoch that is complete there is served."""
+        """Whether the topic is read to its end and the newest epoch that is complete there is served."""
         if self._deleted or any(self._held.values()) or any(self._position[p] < end for p, end in self._end.items()):
             return False
         info = self.replica.info
@@ -178,7 +178,7 @@ class Follower:
             self._take(message.partition(), value)
 
     def _misleads(self, partition: int, offset: int, value: bytes) -> bool:
-        """Says whether a record before the hint is later than the snapshot: such a hint would leave a gap, or let an old epoch be served until more records come."""
+        """Whether a record before the hint is later than the snapshot. Such a hint would leave a gap, or let an old epoch be served until more records come."""
         if not self._hinted or offset >= self.replica.next_offset(partition):
             return False
         try:

@@ -137,7 +137,7 @@ def _lines(rows: Iterator[Dict[str, Any]], out: TextIO, path: Path) -> None:
 
 def import_model(config: Path, tables: Sequence[Tuple[str, Path]], dense: Optional[Path] = None, *, sets: Sequence[str] = (), seen: Optional[str] = None,
                  program: str = "freshet") -> str:
-    """Makes the state directory of a configuration from Parquet tables (or JSON Lines) and a .npz file, by `freshet import`; returns what that says. Columns: `key` or
+    """Makes the state directory of a configuration from Parquet tables (or JSON Lines) and a .npz file, by `freshet import`; returns the output of that command. Columns: `key` or
     `id` (and `slot`), a column for each part, <part>.state, seen_ms, show, click (docs/python.md). The lines go through temporary files, which end with their
     number of rows, so that half a table is never taken for a whole one. ValueError: what does not fit, with file and row."""
     command: List[str] = [program, "import", "--config", os.fspath(config)]

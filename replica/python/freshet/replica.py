@@ -120,11 +120,11 @@ def _plain(value: Any) -> Any:
 class Replica:
     """The served copy of a model.
 
-    One thread feeds it (`feed`, `load`, or the thread that `follow` starts); any number of threads ask meanwhile, each call in one epoch, none waiting for another.
+    One thread feeds it (`feed`, `load`, or the thread that `follow` starts); any number of threads read meanwhile. Each call reads one epoch and waits for no other call.
     A context manager: `close` frees it. Arrays that are returned are the caller's own.
 
     partitions: delta partitions to follow (0 is always among them; None: all); model: its expected name; snapshots: the daemon's folder of snapshots, from which a
-    gap or a rewind is met; staging_max, memory_max: bytes held of incomplete epochs, and in all (0: 1 GiB, and what the system gives).
+    gap or a rewind is repaired; staging_max, memory_max: bytes held of incomplete epochs, and in all (0: 1 GiB, and what the system gives).
     """
 
     def __init__(self, *, partitions: Optional[Sequence[int]] = None, model: Optional[str] = None, snapshots: Union[str, os.PathLike, None] = None,
@@ -144,8 +144,8 @@ class Replica:
     @classmethod
     def follow(cls, brokers: str, topic: str, *, timeout: float = 60.0, config: Optional[Mapping[str, Any]] = None, **options: Any) -> "Replica":
         """A replica that a thread feeds from a delta topic (package confluent-kafka), from the newest of `snapshots` on where there is one. Returns once it serves
-        what the topic held when it was asked; TimeoutError says what it waits for. `config` has further properties of librdkafka; `options` are those of the
-        constructor. `problem` says why following ended, if it did."""
+        what the topic held when it was asked; TimeoutError names what is missing. `config` has further properties of librdkafka; `options` are those of the
+        constructor. `problem` has the reason if following has ended."""
         from .follow import Follower
         replica = cls(**options)
         try:
@@ -157,7 +157,7 @@ class Replica:
         return replica
 
     def wait_caught_up(self, timeout: float = 60.0) -> None:
-        """Of a replica that follows: returns once it serves all that the topic holds at the call. TimeoutError says what it waits for; what ended the following is
+        """Of a replica that follows: returns once it serves all that the topic holds at the call. TimeoutError names what is missing; an error that ended the following is
         raised."""
         if self._following is None:
             raise ValueError("the replica does not follow a topic (Replica.follow)")
@@ -345,8 +345,8 @@ class Replica:
     def score(self, samples: Any, *, format: str = "msgpack") -> Dict[str, np.ndarray]:
         """Scores: task -> float32 [n], all of one epoch; a probability, of an mse task the prediction.
 
-        `samples` is a sample, a group, a block or a list of samples and groups as dicts (docs/formats/samples.md; labels are not needed; NumPy values are taken), or one
-        record as bytes of MessagePack, or as text or bytes of JSON with format="json". BadInput says what does not decode."""
+        `samples` is a sample, a group, a block or a list of samples and groups as dicts (docs/formats/samples.md; labels are not needed; NumPy values are accepted), or one
+        record as bytes of MessagePack, or as text or bytes of JSON with format="json". BadInput has the reason why a record does not decode."""
         if isinstance(samples, (bytes, bytearray, memoryview, str)):
             if isinstance(samples, str) and format == "msgpack":
                 format = "json"
