@@ -12,7 +12,7 @@
 
 struct fr_identity {
     struct fr_training training;    /* the training settings that the state has recorded */
-    struct fr_conf_changes changes; /* of the training settings, or of the model */
+    struct fr_conf_changes changes; /* changes of the training settings, or of the model */
     bool other_model;               /* epochs so far are of another model record */
     struct fr_err err;              /* status FR_OK: configuration and state fit */
 };

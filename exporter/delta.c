@@ -39,7 +39,7 @@ struct public_epoch {
     struct fr_delta_dense *dense;
     size_t n_dense;
     struct fr_announcement announcement;
-    struct fr_arena arena; /* of the announcement's offsets */
+    struct fr_arena arena; /* memory of the announcement's offsets */
     struct fr_export_announced lists;
 };
 

@@ -15,7 +15,7 @@ struct fr_publisher_epochs {
     uint64_t measured_at; /* the backlog is measured again once this epoch is sent */
     uint64_t highest;     /* the newest epoch encoded; an epoch up to it is being resent */
     struct fr_borrowed_epoch borrowed;
-    struct fr_buffer head; /* of a journal file */
+    struct fr_buffer head; /* the head of a journal file */
     struct fr_export_room room;
 };
 

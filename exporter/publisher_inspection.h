@@ -9,7 +9,7 @@
 struct fr_inspection {
     struct fr_publisher_sender *sender;
     const struct fr_publisher_rebase *rebase;
-    bool first;      /* of this publisher */
+    bool first;      /* the first inspection of this publisher */
     bool may_rewind; /* a timeline may begin with a rewind to a snapshot */
 };
 

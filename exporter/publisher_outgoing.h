@@ -12,7 +12,7 @@ enum { HPS_MESSAGE_MAX = 256 << 10 };
 struct fr_outgoing_record {
     const char *topic; /* borrowed; NULL: the delta topic */
     uint32_t partition;
-    bool begins; /* a new replica can begin with it in its partition */
+    bool begins; /* a new replica can begin with this record in the record's partition */
     size_t size;
     uint8_t *bytes; /* owned; NULL once librdkafka owns it */
 };
@@ -25,7 +25,7 @@ struct fr_outgoing {
     struct fr_outgoing_record *records;
     size_t n, next, capacity;
     struct fr_publisher_hps *hps; /* NULL: nothing is written for HPS */
-    uint64_t hps_rows, hps_drops; /* in these records */
+    uint64_t hps_rows, hps_drops; /* rows and tombstones in the messages for HPS */
 };
 
 /* Appends a copy of a record. topic: borrowed; NULL: the delta topic. */

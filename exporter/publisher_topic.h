@@ -86,7 +86,7 @@ enum fr_status fr_publisher_ends(const struct fr_publisher_board *board, rd_kafk
  * FR_E_UNAVAILABLE: some records did not arrive in time. */
 struct fr_topic_reading {
     struct fr_publisher_board *board;
-    rd_kafka_t *client; /* of fr_publisher_reader_open */
+    rd_kafka_t *client; /* a client that fr_publisher_reader_open made */
     struct fr_topic_span *spans;
     size_t n;
 };

@@ -122,7 +122,7 @@ enum fr_status fr_snapshot_check_place(const char *dir, struct fr_err *err)
 struct checking {
     const struct fr_manifest *manifest;
     const struct fr_manifest_file *file;
-    uint64_t rows; /* of the file so far */
+    uint64_t rows; /* rows of the file so far */
     struct {
         uint32_t pieces;
         uint64_t rows;

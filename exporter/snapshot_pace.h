@@ -15,8 +15,8 @@
 enum {
     /* the thread's share of the processors is 1 / this */
     FR_SNAPSHOT_PACE_SHARE = 32,
-    /* from this percentage of the processors on, the rest of the process counts as keeping them
-     * busy */
+    /* the rest of the process keeps the processors busy if it uses at least this percentage of
+     * them */
     FR_SNAPSHOT_PACE_BUSY_PERCENT = 75,
 };
 

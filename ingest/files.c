@@ -31,7 +31,7 @@ struct files {
     uint32_t n;
     struct fr_source_partition *names; /* [n] the layout */
     bool *renamed;                     /* [n] the state had the file under another name */
-    struct fr_lines *lines;            /* of the open file */
+    struct fr_lines *lines;            /* reader of the open file */
     uint32_t open;
     char length[24]; /* bytes of the last line that was too long, for its dead letter */
 };
@@ -215,7 +215,8 @@ static enum fr_status check_distinct(const struct fr_ingest *ingest, struct fr_s
 static enum fr_status check(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
-    struct stat *whats = fr_alloc(n, sizeof(*whats)); /* of the files that were opened */
+    /* what stat gave for the files that were opened */
+    struct stat *whats = fr_alloc(n, sizeof(*whats));
     for (uint32_t i = 0; status == FR_OK && i < n; i++) {
         status = check_file(ingest, streams[i], &whats[i], err);
         if (status == FR_OK)

@@ -168,7 +168,7 @@ struct fr_ingest {
     uint32_t staged_from; /* the first of them that is not in a batch */
     const char *reason;   /* why the record is refused */
 
-    uint64_t history_samples; /* of all batches before the open one, in this history */
+    uint64_t history_samples; /* samples of all batches before the open one, in this history */
     uint64_t dead_sequence;   /* number of the last letter of a malformed record */
     /* bytes of the last large record that was split between batches; NULL: none */
     struct fr_record_image *image;

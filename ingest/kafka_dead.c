@@ -58,8 +58,9 @@ struct letter {
     char *reason;
     size_t bytes; /* memory of the letter, as counted */
     struct fr_record_image *image;
-    size_t length;           /* of a value too large to be copied; 0: the value is in the image */
-    struct fr_sha256 digest; /* of that value */
+    /* size of a value too large to be copied; 0: the value is in the image */
+    size_t length;
+    struct fr_sha256 digest; /* digest of that value */
 };
 
 struct kafka_dead {

@@ -13,7 +13,7 @@ struct fr_ingest_health {
     /* a topic or partition in use was deleted: reported to the client, not to the readers of its
      * partitions */
     bool topic_gone;
-    bool topic_denied; /* may not be read any more */
+    bool topic_denied; /* a topic in use may not be read any more */
     char text[FR_KAFKA_TEXT_MAX];
 };
 
@@ -35,7 +35,7 @@ enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafk
 
 /* A topic-partition in use; `names` of the source has its name. */
 struct fr_kafka_partition {
-    uint32_t topic;      /* in conf->ingest.topics */
+    uint32_t topic;      /* index in conf->ingest.topics */
     int32_t leader;      /* the leader when last asked; -1: none */
     int32_t broker;      /* the broker of its first record since it was begun; -1: no record came */
     uint32_t marks_late; /* how often in a row the record of its mark did not come in time */
@@ -53,18 +53,21 @@ struct fr_kafka_source {
     const struct fr_conf *conf;
     const struct fr_kafka_report *report; /* NULL except in fr_ingest_report */
     bool per_partition;
-    uint32_t *order;               /* [n_topics] by name: the order of the layout */
-    struct fr_kafka_lanes *topics; /* [n_topics] as in the conf; the opaque of the reader's */
+    /* [n_topics] indexes of the topics, ordered by name, as in the layout */
+    uint32_t *order;
+    /* [n_topics] in the order of the conf; each is the opaque of the reader's handle of its
+     * topic */
+    struct fr_kafka_lanes *topics;
     rd_kafka_t *probe, *reader;
     rd_kafka_topic_t **probe_topics, **reader_topics; /* [n_topics] */
-    rd_kafka_queue_t *queue;                          /* of the reader, unless per_partition */
+    rd_kafka_queue_t *queue;                          /* the reader's queue, unless per_partition */
     rd_kafka_queue_t *commits;                        /* replies to commits */
     uint32_t n_partitions, capacity, n_commits;
     struct fr_source_partition *names;
     struct fr_kafka_partition *partitions;
     uint32_t empty_polls;
     uint64_t heard_ns;                /* when a broker last answered */
-    struct fr_kafka_contact *contact; /* of the reader */
+    struct fr_kafka_contact *contact; /* contact of the reader with its brokers */
     struct fr_kafka_contact_count answered;
     struct fr_kafka_contact_time asked; /* when the first question of the last check was asked */
     uint64_t polled_ns;                 /* fr_clock_boot_ns when the reader was last polled */
@@ -86,13 +89,14 @@ void fr_ingest_kafka_asked(struct fr_kafka_source *source, struct fr_kafka_conta
 
 /* ---- kafka_questions.c ---- */
 
-/* The reader's or the probe's client, with a handle of each topic. */
+/* Opens the client of the reader or of the probe, with a handle of each topic. */
 enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool probe, rd_kafka_t **out,
                                        rd_kafka_topic_t ***topics, struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_kafka_shut(struct fr_kafka_source *source, rd_kafka_t **client, rd_kafka_topic_t ***topics);
 /* Opens the probe if it is not open. */
 enum fr_status fr_ingest_kafka_probe(struct fr_kafka_source *source, struct fr_err *err) FR_MUST_CHECK;
-/* Gets the number in the layout of a message's partition; false: it is none of this source. */
+/* Gets the number in the layout of a message's partition; false: the partition does not belong
+ * to this source. */
 bool fr_ingest_kafka_index(const rd_kafka_message_t *message, uint32_t *index);
 /* Operations of struct fr_source. */
 enum fr_status fr_ingest_kafka_discover(void *self, struct fr_source_layout *out, struct fr_err *err) FR_MUST_CHECK;

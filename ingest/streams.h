@@ -91,9 +91,9 @@ struct fr_feed {
 struct fr_stream {
     enum fr_stream_state state;
     const struct fr_feed *feed;
-    uint32_t partition;    /* in the feed's layout */
+    uint32_t partition;    /* index in the feed's layout */
     uint32_t order;        /* streams of a smaller order are read before this one */
-    uint32_t stream_index; /* in the positions */
+    uint32_t stream_index; /* index in the positions */
     /* was found on a topic that was read before, so it begins at its first record */
     bool added;
 
@@ -125,7 +125,7 @@ struct fr_stream {
     struct fr_mark anchor; /* the mark as of the check a minute ago (log_identity.c) */
     int64_t unverified;    /* offset of the mark that was last reported as gone; -1: none */
     int64_t high;          /* end of the log when last asked; files: -1 */
-    int64_t bytes;         /* of a file, when last asked */
+    int64_t bytes;         /* size of a file, when last asked */
 
     /* ---- while it cannot be read (open_streams.c) ---- */
     uint64_t retry_ns; /* time before which the stream is not checked; 0: it is checked at once */
@@ -134,7 +134,7 @@ struct fr_stream {
 
     /* ---- the end of a bounded run (ends.c) ---- */
     int64_t end;       /* first offset not read; -1: none */
-    int64_t fixed_end; /* as in the run's fixed ends; -1: they do not name the stream */
+    int64_t fixed_end; /* end in the run's fixed ends; -1: they do not name the stream */
 
     /* ---- its next record (transactions.c) ---- */
     /* offset from which the source continues: `next`, or a later one if only markers followed */

@@ -95,7 +95,7 @@ static const struct fr_served_table *find_table(const struct fr_served *view, co
     return *t < 0 ? NULL : &view->tables[*t];
 }
 
-struct columns { /* of a row */
+struct columns { /* the columns of a row */
     uint32_t offset, dim;
 };
 

@@ -76,13 +76,13 @@ struct freshet_replica {
     char tried[PATH_MAX];  /* the last snapshot that was loaded automatically, or failed to */
     int64_t *next_offsets; /* [np] from the loaded snapshot; NULL: none was loaded */
     struct fr_replica_budget budget;
-    struct fr_replica_memory memory; /* of the handle: waiting pieces and rows */
+    struct fr_replica_memory memory; /* memory of the handle: waiting pieces and rows */
     uint32_t np, n_followed;         /* 0 until the first record */
 
     /* The position in the chain. The served epoch differs from it only between a rewind to 0 and
      * the first epoch after the rewind. */
     uint64_t timeline, epoch, digest;
-    uint64_t newest_timeline; /* in any record so far */
+    uint64_t newest_timeline; /* the newest timeline in any record so far */
     struct {
         uint64_t epoch, digest;
     } digests[FR_DIGESTS_KEPT]; /* of applied epochs, indexed by epoch modulo FR_DIGESTS_KEPT */
@@ -95,7 +95,7 @@ struct freshet_replica {
 
     struct fr_views views;         /* what is served */
     struct freshet_reader *own;    /* the reader for calls that read through the handle */
-    _Atomic uint64_t newest_epoch; /* in any record so far */
+    _Atomic uint64_t newest_epoch; /* the newest epoch in any record so far */
     struct freshet_replica_info info;
     int stopped; /* the status of a stop; 0: not stopped */
     /* The epoch after which a gap was taken back (load_snapshot.c); 0: none. */

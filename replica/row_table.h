@@ -1,17 +1,17 @@
 /* The rows of one table, which many threads read while one changes them.
  *
- * A row is a slot (its key, then its floats) that is never written again once readers can reach it.
- * A change writes another slot and moves a cell of the index to it. Slots lie in slabs whose
- * addresses never change. Which epoch a reader sees is decided in overlay.h: what this file does to
- * the index concerns only keys that every reader inside finds in an overlay first.
+ * A row is a slot (its key, then its floats) that is never written again once readers can reach
+ * it. A change writes another slot and moves a cell of the index to it. Slots lie in slabs whose
+ * addresses never change. Which epoch a reader sees is decided in overlay.h: what this file does
+ * to the index concerns only keys that every active reader finds in an overlay first.
  *
  * The index uses extendible hashing (Fagin et al. 1979): a directory by the top bits of a key's
  * hash, and segments of lines of 64 bytes, each with 12 tags (a byte of the hash) and 12 cells
- * (slot numbers). A full line continues in the next line. A segment has few lines, so it grows by a
- * third and splits on its own: growing copies at most 24,000 cells, and readers continue in the old
- * segment until they leave. Each table has its own random salts (base/order.h), so a writer of ids
- * cannot choose places. A cell costs 5.3 bytes at 68 to 85 % full; a row costs its floats and its
- * key.
+ * (slot numbers). A full line continues in the next line. A segment has few lines, so it grows
+ * by a third and splits on its own: growing copies at most 24,000 cells, and readers continue in
+ * the old segment until they leave. Each table has its own random salts (base/order.h), so a
+ * producer cannot choose ids whose keys share a place. A cell costs 5.3 bytes at 68 to 85 %
+ * full; a row costs its floats and its key.
  *
  * Memory: no call here ends the process; false means that memory was refused and nothing changed.
  * Thread: the feeder's, except fr_row_find, fr_row_slot and fr_row_list, which readers call. */
@@ -32,8 +32,8 @@ enum {
     FR_LINE_CELLS = 12,
     FR_SEGMENT_LINES_MAX = 2048,
     FR_ROWS_PER_SLAB_MAX = 4096,
-    FR_SLAB_FLOATS = 1 << 20, /* a slab has at least one row */
-    FR_ROWS_MAX = INT32_MAX,  /* of one table */
+    FR_SLAB_FLOATS = 1 << 20, /* floats of a slab, which has at least one row */
+    FR_ROWS_MAX = INT32_MAX,  /* the most rows of one table */
 };
 #define FR_NO_SLOT UINT32_MAX /* no row */
 
@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct fr_row_line) == 64, "a line of the cache");
 struct fr_row_segment {
     struct fr_retired retired;
     uint32_t n_lines;
-    uint32_t n_live, n_used; /* the feeder's; n_used: cells that are not empty */
+    uint32_t n_live, n_used; /* owned by the feeder; n_used: cells that are not empty */
     unsigned depth;          /* the number of top hash bits that its keys share */
     _Alignas(64) struct fr_row_line lines[];
 };

@@ -1,10 +1,11 @@
-/* The served model: what a `model` record makes, and whether rows, drop and dense records fit it.
+/* The served model: made from a `model` record, and compared with rows, drop and dense records,
+ * which must fit it.
  *
  * Checking and applying are separate: an epoch is checked as a whole before any of it is applied,
  * so that what is served is always the state of one epoch. Segments are matched to parts by name,
  * parameters by name and shape.
  *
- * Owner: the feeder. This file does not know epochs or partitions. */
+ * Owner: the feeder. Epochs and partitions have no meaning in this file. */
 #include "replica_internal.h"
 
 #include <inttypes.h>

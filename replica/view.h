@@ -50,7 +50,7 @@ struct fr_served_reader {
 
 struct fr_views {
     _Atomic(struct fr_served *) newest; /* NULL: no epoch is applied yet */
-    _Atomic uint64_t number;            /* of the newest view, or of the one before */
+    _Atomic uint64_t number;            /* number of the newest view, or of the view before */
     struct fr_retirement retirement;
     struct fr_retired *models; /* retired models that a reader may still borrow */
     struct fr_replica_memory *memory;

@@ -15,7 +15,7 @@
 
 #include "codec/codec.h"
 
-/* of one partition and epoch: 2^20 pieces of 512 KiB exceed any epoch */
+/* the most pieces of one partition and epoch: 2^20 pieces of 512 KiB exceed any epoch */
 enum { FR_PIECES_MAX = 1 << 20 };
 
 struct fr_piece {
@@ -32,7 +32,7 @@ struct fr_waiting_partition {
 
 struct fr_waiting_epoch {
     uint64_t epoch, from, digest, fp;
-    uint64_t previous; /* from the commits; equal in all of them */
+    uint64_t previous; /* `prev` of the commits, which is equal in all of them */
     int64_t wm_ms, t_ms;
     uint64_t samples;
     uint32_t n_committed, np;

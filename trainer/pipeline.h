@@ -49,7 +49,7 @@ struct fr_pipeline {
     struct {
         uint64_t samples; /* samples trained in the history */
         int64_t watermark_ms;
-        uint64_t dirty_bytes; /* of the open epoch */
+        uint64_t dirty_bytes; /* dirty bytes of the open epoch */
     } begin;
     uint64_t last_idle_ns; /* monotonic time of the last slices run while no batch was trained */
 };

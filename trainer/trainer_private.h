@@ -27,7 +27,7 @@ enum {
  * refused batch and is kept. */
 struct fr_sift {
     struct fr_batch *rest;        /* the samples being tried */
-    uint32_t capacity;            /* of the arrays, in samples */
+    uint32_t capacity;            /* capacity of the arrays, in samples */
     uint8_t *left_out;            /* [samples of the batch] 1: the sample is left out */
     uint8_t *mask;                /* [samples of the batch] 1: the sample is not tried now */
     struct fr_suspect *found;     /* for each sample tried: what the graph suspects */

@@ -22,7 +22,8 @@ struct fr_shared_durable {
     _Atomic uint64_t epoch; /* the newest durable epoch */
     /* epochs above it are held back: fr_stage.publishable of the newest */
     _Atomic uint64_t publishable;
-    _Atomic uint64_t appended_bytes; /* as fr_trainer_produced_bytes counts them */
+    /* bytes appended so far, counted as by fr_trainer_produced_bytes */
+    _Atomic uint64_t appended_bytes;
     /* The epoch that is being appended: when it was cut (0: there is none), and what it waits for
      * (NULL: the disk). The trainer uses waits_for in its messages. */
     _Atomic uint64_t waiting_cut_ns;
@@ -33,8 +34,8 @@ struct fr_shared_durable {
     _Atomic uint64_t cut_to_durable_ns;
     /* when the newest epoch became durable; before that, when recovery ended */
     _Atomic int64_t wall_ms;
-    pthread_mutex_t lock;          /* of the positions; held for a copy */
-    struct fr_positions positions; /* of the newest durable epoch */
+    pthread_mutex_t lock;          /* guards the positions; held for a copy */
+    struct fr_positions positions; /* positions of the newest durable epoch */
 };
 
 struct fr_durable_loop {
@@ -49,7 +50,7 @@ struct fr_durable_loop {
     struct fr_ring *cut_stages, *free_stages;
     /* The members below belong to the loop alone. */
     struct fr_stage *stage; /* the epoch that is being appended; NULL: none */
-    struct fr_retry retry;  /* of an append that found no room on the disk */
+    struct fr_retry retry;  /* repeats an append that found no room on the disk */
     /* when the wait for dead letters was last logged; 0: no wait */
     unsigned long long letters_logged_ns;
 };

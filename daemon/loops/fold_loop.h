@@ -31,11 +31,11 @@ struct fr_fold_loop {
     const struct fr_shared_disk *disk;
     const struct fr_shared_durable *appended;
     /* The members below belong to the loop alone. */
-    struct fr_retry retry; /* of a fold without room */
+    struct fr_retry retry; /* repeats a fold that found no room */
     struct {
         uint64_t looked_ns;    /* when requests were last searched for */
         uint64_t due_ns;       /* when the policy may next take a savepoint */
-        struct fr_retry retry; /* of reading and writing the folder of savepoints */
+        struct fr_retry retry; /* repeats reading and writing of the folder of savepoints */
     } savepoints;
 };
 

@@ -24,7 +24,7 @@ struct fr_ingest_loop {
     const struct fr_shared_publish *publish;
     const struct fr_loop_thread *durable_thread; /* the last epoch is durable when it is done */
     /* The members below belong to the loop alone. */
-    struct fr_retry retry; /* of the start check */
+    struct fr_retry retry; /* repeats the start check */
     bool ended;            /* the stream gave its last batch */
 };
 

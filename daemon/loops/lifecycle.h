@@ -52,7 +52,7 @@ struct fr_loop_thread {
     struct fr_loops *loops; /* loops.h */
     pthread_t thread;
     bool started;
-    int beat; /* for fr_http_beat */
+    int beat; /* number of the loop for fr_http_beat */
     atomic_bool done;
 };
 

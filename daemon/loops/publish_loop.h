@@ -30,7 +30,7 @@ struct fr_publish_loop {
     struct fr_freshness *freshness;
     const struct fr_shared_durable *durable;
     /* The members below belong to the loop alone. */
-    struct fr_retry retry; /* of checking the topic */
+    struct fr_retry retry; /* repeats the check of the topic */
     bool troubled;         /* the last turn failed for a reason that may pass */
     uint64_t acked;        /* the largest number of an acknowledged epoch so far */
 };

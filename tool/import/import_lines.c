@@ -54,7 +54,7 @@ struct reading {
     const struct fr_row_layout *layouts;
     struct fr_err *err;
     uint32_t table;              /* the table of the row that is being read */
-    struct fr_xxh3_stream *hash; /* of the lines so far; NULL: the file is not a dump */
+    struct fr_xxh3_stream *hash; /* hash of the lines so far; NULL: the file is not a dump */
     struct fr_buffer scratch;    /* for JSON strings with escapes */
     struct fr_buffer floats;
     struct fr_cursor places[FIELD_COUNT]; /* the place before each value */
@@ -529,7 +529,7 @@ enum fr_status fr_tool_import_read(const struct fr_tool_import_file *file, const
                                    struct fr_err *err)
 {
     struct reading r = {.file = file, .conf = conf, .layouts = layouts, .err = err};
-    size_t floats = 1; /* of the longest row */
+    size_t floats = 1; /* floats of the longest row */
     struct fr_lines *lines = NULL;
     struct fr_line line;
     enum fr_status status = fr_tool_lines_open(file->path, &lines, err);

@@ -27,7 +27,8 @@ static const double user_scale = 1.15, user_ranks = 100.0; /* see amplitude() */
 static const double item_scale = 1.10, item_ranks = 100.0;
 static const double site_scale = 0.70, site_ranks = 100.0;
 static const double device_scale = 0.60, hour_scale = 0.35, cross_scale = 0.20, price_scale = 0.80;
-static const double drift_share = 0.2; /* of the item weight's variance */
+/* the share of the drift in the variance of an item's weight */
+static const double drift_share = 0.2;
 static const double price_mean = 3.0, price_item_sd = 0.7, price_sample_sd = 0.3;
 
 enum stream {

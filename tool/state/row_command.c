@@ -28,7 +28,8 @@ static const char usage[] =
 struct question {
     const char *slot, *id, *table_name, *key_text;
     struct fr_tool_state_choice at; /* what slot and id, or table and key, lead to in the model */
-    struct fr_conf *conf;           /* of the state or of the configuration; owned by the command */
+    /* configuration of the state, or the loaded one; owned by the command */
+    struct fr_conf *conf;
 };
 
 /* ---- the key ---- */

@@ -123,7 +123,7 @@ struct private
     struct fr_dump dump;
     struct fr_json json; /* writes into the dump's line */
     struct fr_err *err;
-    enum fr_status status; /* of the first failure, after which nothing more is written */
+    enum fr_status status; /* status of the first failure, after which nothing more is written */
 };
 
 /* Ends the line that is being built. */
@@ -228,7 +228,7 @@ static void put_position(struct private *out, const struct fr_partition_position
     struct fr_json *json = &out->json;
     fr_json_object(json, NULL);
     fr_json_object(json, "position");
-    fr_json_text(json, "topic", p->topic); /* of a file: its path */
+    fr_json_text(json, "topic", p->topic); /* the topic of a file is its path */
     fr_json_i64(json, "partition", p->partition);
     fr_json_i64(json, "offset", p->offset);
     fr_json_u64(json, "item", p->item);

@@ -36,7 +36,7 @@ enum fr_started_kind {
 struct fr_started {
     enum fr_started_kind kind;
     uint32_t blocks;
-    const char *name; /* of a kernel */
+    const char *name; /* name of a kernel */
     const void *kernel;
     size_t call_at, call_bytes; /* the kernel's argument, in the recording's `calls` */
     void *to;
@@ -62,8 +62,9 @@ static inline void *fr_device_recorded_call(const struct fr_recording *recording
 }
 
 struct fr_device_graph {
-    struct fr_recording recording; /* as the graph starts it */
-    void *made;                    /* the graph object of the queue; NULL: none */
+    /* the recording with the arguments with which the graph starts */
+    struct fr_recording recording;
+    void *made; /* the graph object of the queue; NULL: none */
     uint64_t used;
 };
 

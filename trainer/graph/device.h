@@ -24,7 +24,7 @@ enum fr_device_word {
     FR_DEVICE_OUTPUTS,
     FR_DEVICE_PARAMETERS,
     FR_DEVICE_LEAVES,
-    FR_DEVICE_SQUARED, /* of the values that statistics square */
+    FR_DEVICE_SQUARED, /* the largest value that statistics square */
     FR_DEVICE_ROWS,
     FR_DEVICE_WORDS = 16, /* one cache line */
 };

@@ -82,7 +82,7 @@ struct parameter_state {
     float share;
     /* in this step, a loss that reaches the parameter counted a sample */
     bool moves;
-    struct fr_optimizer optimizer; /* for this step, with the scheduled rate */
+    struct fr_optimizer optimizer; /* the optimizer for this step, with the scheduled rate */
     struct fr_pace pace;
 };
 
@@ -303,7 +303,7 @@ struct variant {
     uint32_t n_spaces, capacity_spaces;
     struct space *spaces;
     uint32_t n_nodes, capacity_nodes;
-    struct node *nodes; /* in evaluation order */
+    struct node *nodes; /* nodes in evaluation order */
     uint32_t n_buffers;
     struct node_buffer *buffers;
     uint32_t n_linears;
@@ -398,7 +398,7 @@ struct fr_graph {
     uint64_t slots_read[FR_SLOTS_MAX / 64];
     uint32_t n_variants;
     struct variant *variants[FR_VARIANTS_MAX]; /* [0]: nothing is shared; it is never freed */
-    struct variant *variant;                   /* of the last forward */
+    struct variant *variant;                   /* the variant of the last forward pass */
     uint64_t variant_clock;
     size_t variant_bytes_max;
 
@@ -454,7 +454,7 @@ struct fr_graph {
     uint32_t views_max;
     float *workspace; /* [workers, workspace_floats] for gru and attention_dense */
     size_t workspace_floats;
-    uint32_t n_samples, n_groups; /* of the last forward */
+    uint32_t n_samples, n_groups; /* of the batch of the last forward pass */
 };
 
 /* What one call works on, for its pool tasks. */

@@ -1,24 +1,25 @@
 /* Statistics of trained samples: standardized numbers and dice.
  *
- * Both are what EARLIER batches left (no gradient goes through them): training and serving see the
- * same numbers. A batch's part in them is computed aside before its step and taken over after it,
- * so a batch that is refused leaves no trace. Sums run over trained samples in their order, a
- * shared entry counting once per trained sample of its group: every sample form gives the same
- * bits.
+ * A batch reads the statistics of EARLIER batches (no gradient goes through them), so training
+ * and serving use the same numbers. A batch's contribution is computed separately before its
+ * step and adopted after it, so a batch that is refused leaves no trace. Sums run over trained
+ * samples in their order, and a shared entry counts once for each trained sample of its group,
+ * so every sample form gives the same bits.
  *
- * standardize: Welford 1962 per number in double, over all trained samples that have a value; the
- * count stops at EFFECTIVE_COUNT_MAX, from where each sample takes away as much as it brings, so
- * old data fades. Until FR_STANDARDIZE_COUNT_MIN samples are counted the network reads 0: a raw
- * number would leave its scale in the kernel and in the optimizer's state for millions of samples.
- * From then on a value enters the moments cut to FR_STANDARDIZE_LIMIT deviations around the mean,
- * so that one broken number cannot wreck them; values that repeatedly lie further away nevertheless
- * widen the moments (each such sample multiplies the variance by up to 1 + 100 / count, from
- * epsilon on). Published are mean, variance and count, from which a state elsewhere continues. dice
- * (Zhou et al. 2018): moving averages of the first and the second moment, of which DICE_KEEP is
- * kept for each batch_size samples trained by the losses after the layer: so the variance is that
- * of samples, however few a batch has. They are divided by the weight they hold, beginning with one
- * unit of mean 0 and variance 1. Owner thread: the graph's; chunks and slots go to the pool. Does
- * not: read untrained samples. */
+ * standardize: Welford 1962 per number in double, over all trained samples that have a value;
+ * the count stops at EFFECTIVE_COUNT_MAX; from then on each sample removes as much weight as it
+ * adds, so old data fades. Until FR_STANDARDIZE_COUNT_MIN samples are counted the network reads
+ * 0: a raw number would leave its scale in the kernel and in the optimizer's state for millions
+ * of samples. From then on a value is cut to FR_STANDARDIZE_LIMIT deviations around the mean
+ * before it enters the moments, so that one broken number cannot ruin them; values that
+ * repeatedly lie further away nevertheless widen the moments (each such sample multiplies the
+ * variance by up to 1 + 100 / count, from epsilon on). Mean, variance and count are published,
+ * and another state can continue from them. dice (Zhou et al. 2018): moving averages of the
+ * first and the second moment, of which the share DICE_KEEP is kept for each batch_size samples
+ * that the losses after the layer train; so the variance is that of samples, however few a batch
+ * has. The averages are divided by their weight, which begins with one unit of mean 0 and
+ * variance 1. Owner thread: the graph's; chunks and slots go to the pool. Untrained samples are
+ * not read. */
 #include "learning.h"
 
 #include <math.h>
@@ -29,20 +30,22 @@
 
 #define EFFECTIVE_COUNT_MAX 1e7
 #define DICE_KEEP 0.99
-/* Published variances are not smaller: a unit that is always off must not become a step. */
+/* Least published variance: the dice of a unit that is always off must not become a step
+ * function. */
 #define DICE_VARIANCE_MIN 1e-6
 
 /* A standardized slot. */
 struct standard {
-    uint32_t slot, dim, mean; /* mean: parameter; variance and count are the next */
-    float missing;            /* what counts for a missing value; NaN: nothing does */
+    /* mean: the parameter; the next two parameters are variance and count */
+    uint32_t slot, dim, mean;
+    float missing; /* what a missing value counts as; NaN: it does not count */
     double count, staged_count;
     double *moments, *staged; /* [2 dim] mean, then M2 */
 };
 
 /* A dice activation. */
 struct dice {
-    uint32_t n, mean; /* parameter; the variance is the next */
+    uint32_t n, mean; /* mean: the parameter; the next one is the variance */
     double weight, staged_weight;
     double *moments, *staged; /* [2 n] weight times E[x], then weight times E[x^2] */
     bool is_staged;
@@ -52,7 +55,7 @@ struct statistics {
     uint32_t n_standards, n_dices;
     struct standard *standards;
     struct dice *dices;
-    double *partial;  /* [chunks][2 n] sums, then sums of squares, of the dice at hand */
+    double *partial;  /* [chunks][2 n] sums, then sums of squares, of the dice being computed */
     uint64_t *counts; /* [chunks] */
     size_t capacity_partial, capacity_chunks;
     bool *finite; /* [n_standards] */
@@ -95,7 +98,7 @@ void fr_graph_make_statistics(struct fr_graph *graph)
         for (uint32_t j = 0; j < d->n; j++)
             d->moments[d->n + j] = d->weight;
     }
-    /* slots' come last, three each, in their order */
+    /* the parameters of slots come last, three for each slot, in the order of slots */
     uint32_t mean = (uint32_t)graph->n_parameters;
     for (uint32_t s = 0; s < conf->n_slots; s++)
         if (fr_conf_slot_learns(&conf->slots[s]))
@@ -131,7 +134,7 @@ void fr_graph_free_statistics(struct fr_graph *graph)
 
 /* ---- standardize ---- */
 
-/* Within FR_STANDARDIZE_LIMIT deviations of the mean, as far as these are known. */
+/* Cuts x to FR_STANDARDIZE_LIMIT deviations around the mean, once both are known. */
 static double cut(double x, double mean, double variance)
 {
     double reach = (double)FR_STANDARDIZE_LIMIT * sqrt(variance + (double)FR_STANDARDIZE_EPSILON);
@@ -186,7 +189,8 @@ static void stage_standard(void *context, size_t index, size_t worker)
 static void publish_standard(struct fr_graph *graph, const struct standard *s)
 {
     float *mean = graph->parameters[s->mean].values, *variance = graph->parameters[s->mean + 1].values;
-    graph->parameters[s->mean + 2].values[0] = (float)s->count; /* exact: below 2^24 */
+    /* exact, because the count is below 2^24 */
+    graph->parameters[s->mean + 2].values[0] = (float)s->count;
     for (uint32_t j = 0; j < s->dim; j++) {
         mean[j] = (float)s->moments[j];
         variance[j] = published_variance(s, s->count, s->moments, j);
@@ -200,7 +204,7 @@ struct dice_run {
     const struct node *node;
 };
 
-/* Adds rows [begin, begin + count) of x, without masked ones. */
+/* Adds the rows [begin, begin + count) of x that are not masked. */
 static uint64_t add_rows(const struct dice_run *dice, struct fr_moments *sums, uint32_t begin, uint32_t count,
                          const uint8_t *masked)
 {
@@ -208,7 +212,7 @@ static uint64_t add_rows(const struct dice_run *dice, struct fr_moments *sums, u
     const struct node *from = &v->nodes[dice->node->arguments[0].node];
     uint64_t added = 0;
     for (uint32_t i = begin; i < begin + count;) {
-        uint32_t run = 0; /* of unmasked rows */
+        uint32_t run = 0; /* number of unmasked rows next to each other */
         while (i + run < begin + count && !(masked && masked[i + run]))
             run++;
         sums->m = run;
@@ -258,7 +262,7 @@ static struct dice *dice_of(const struct statistics *all, int32_t mean)
     return NULL;
 }
 
-/* What the batch leaves of the averages, and the rest: what it brings. */
+/* The share of the averages that is kept after the batch, and the share of the batch. */
 struct dice_pace {
     double keep, rest;
 };
@@ -313,7 +317,7 @@ void fr_graph_stage_dice(struct fr_graph *graph, const struct node *node, const 
     struct dice *d = dice_of(graph->statistics, node->mean);
     struct dice_pace pace = dice_pace(graph, node, d);
     for (uint32_t j = 0; j < 2 * d->n; j++)
-        (void)stage_moment(d, &pace, j, sums[j], count); /* the step has judged them */
+        (void)stage_moment(d, &pace, j, sums[j], count); /* the step has checked the sums */
     d->is_staged = true;
 }
 
@@ -357,7 +361,8 @@ bool fr_graph_stage_statistics(struct graph_run *run)
     return finite;
 }
 
-/* Of `n` parameters from the mean on: the variance is the next, then the count of a slot. */
+/* Notes a change of `n` parameters that begin with the mean; the variance follows, and for a
+ * slot the count. */
 static void note_change(struct fr_graph *graph, uint32_t mean, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -387,9 +392,9 @@ void fr_graph_commit_statistics(struct fr_graph *graph)
     }
 }
 
-/* ---- from elsewhere ---- */
+/* ---- statistics from another model ---- */
 
-/* Of `n` statistics from the mean on: all are given, or none. */
+/* Checks that of `n` statistics that begin with the mean either all are given or none. */
 static enum fr_status given_whole(const struct fr_graph *graph, uint32_t mean, uint32_t n, const bool *given,
                                   struct fr_err *err)
 {
@@ -450,10 +455,10 @@ enum fr_status fr_graph_adopt_statistics(struct fr_graph *graph, const bool *giv
     return status;
 }
 
-/* ---- as bytes ---- */
+/* ---- bytes ---- */
 
-/* number of slots; per slot: dim, count, means, M2; number of dice activations; per activation:
- * width, weight, moments. */
+/* The bytes of all statistics: number of slots; per slot: dim, count, means, M2; number of dice
+ * activations; per activation: width, weight, moments. */
 static void put_moments(struct fr_buffer *out, uint32_t n, double weight, const double *moments)
 {
     fr_put_u32(out, n);

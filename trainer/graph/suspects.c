@@ -1,18 +1,20 @@
-/* Which samples made fr_graph_train refuse a batch: what the refused pass left is examined sample
- * by sample.
+/* Finds the samples that made fr_graph_train refuse a batch: the values and gradients of the
+ * refused pass are examined sample by sample.
  *
- * Three examinations, each made only if the previous one found no suspect, so that as few samples
- * as possible are left out: numbers that are not finite, or over the bound alone (logits first,
- * then the outputs' gradients, then every node's values and gradients, what they give to parameters
- * and to rows); squares that a statistic cannot hold; a share of the bound (the bound divided by
- * how many add up), below which no sum of those left can exceed it.
+ * Three examinations, each made only if the previous one found no suspect, so that as few
+ * samples as possible are left out: first, single numbers that are not finite or exceed the
+ * bound (logits, then the outputs' gradients, then every node's values and gradients, and their
+ * contributions to parameters and to rows); second, squares that a statistic cannot hold; third,
+ * numbers above a share of the bound (the bound divided by the number of summands), without
+ * which no sum can exceed the bound.
  *
- * A sample is known by its own rows. Rows of a group belong to all its samples, but a bad one most
- * often has its cause in one of them: the group's trained samples are suspects only when none of
- * its samples is by its own rows. Cost: one pass over the activations, on refusal only.
+ * A sample is a suspect by its own rows. Rows of a group belong to all its samples, but a bad
+ * row of a group usually has its cause in one of the samples. The group's trained samples are
+ * therefore suspects only if none of its samples is a suspect by its own rows. Cost: one pass
+ * over the activations, only after a refusal.
  *
- * Owner thread: the graph's, right after the refusal. It does not change anything, or find the
- * cause in parameters (then everybody is a suspect). */
+ * Owner thread: the graph's, right after the refusal. Nothing is changed here. If the cause is
+ * in the parameters, every sample is a suspect. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -47,13 +49,13 @@ static uint32_t count(const struct search *s)
     return n;
 }
 
-/* What one of `n` summands may come to. */
+/* Returns the limit of one of `n` summands in the present examination. */
 static double bound(const struct search *s, uint64_t n)
 {
     return s->look == LOOK_SHARES && n > 0 ? (double)FR_GRADIENT_MAX / (double)n : (double)FR_GRADIENT_MAX;
 }
 
-/* Whether x, which may be NaN, is over a limit. */
+/* Whether x, which may be NaN, exceeds a limit. */
 static bool over(double x, double limit)
 {
     return !(x <= limit);
@@ -64,7 +66,7 @@ static double largest(const struct search *s, uint32_t m, uint32_t n, struct fr_
     return (double)fr_bits_f32(s->graph->ops->max_bits(m, n, x));
 }
 
-/* ---- before backward ---- */
+/* ---- before the backward pass ---- */
 
 static void check_logits(const struct search *s)
 {
@@ -84,7 +86,7 @@ static void check_output_gradients(const struct search *s)
 
 /* ---- nodes ---- */
 
-/* Rows of a node that belong to one sample or group. */
+/* The rows of a node that belong to one sample or group. */
 struct own {
     struct fr_suspect *entry;
     uint32_t number, begin, count;
@@ -95,13 +97,15 @@ static bool reads_parameters(const struct node *node)
     return node->linear != FR_NO_INDEX || node->n_partials > 0;
 }
 
-/* An element of a parameter's gradient sums gradient x argument over rows. */
+/* Returns the largest contribution to a parameter's gradient, an element of which sums gradient
+ * x argument over rows. */
 static double given_to_parameters(const struct search *s, const struct node *node, const struct own *own)
 {
     const struct variant *v = s->graph->variant;
     double x = 1.0;
     const struct node *from = node->n_arguments > 0 ? fr_argument(s->graph, node, 0) : node;
-    if (node->kind == NODE_ATTENTION_DENSE) { /* at least as large as any of q, k, q - k, q o k */
+    /* this is at least as large as any of q, k, q - k, q o k */
+    if (node->kind == NODE_ATTENTION_DENSE) {
         const struct node *keys = fr_argument(s->graph, node, 1);
         x += largest(s, 1, from->width, fr_node_values(v, from, own->number));
         x *= 1.0 + largest(s, own->count, keys->width, fr_node_values(v, keys, own->begin));
@@ -114,7 +118,7 @@ static double given_to_parameters(const struct search *s, const struct node *nod
     return x * largest(s, own->count, node->width, fr_node_gradients(v, node, own->begin));
 }
 
-/* Largest coefficient of the ids of a leaf's entry that have rows. */
+/* Returns the largest coefficient of the ids with rows in a leaf's entry. */
 static double largest_coefficient(const struct search *s, const struct node *node, uint32_t entry)
 {
     const struct fr_column *column = &s->batch->columns[node->slot];
@@ -251,7 +255,7 @@ uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *
     return n;
 }
 
-/* ---- in words ---- */
+/* ---- texts ---- */
 
 static void describe(const struct fr_graph *graph, struct fr_suspect found, char *text, size_t size)
 {
@@ -283,7 +287,7 @@ static void describe(const struct fr_graph *graph, struct fr_suspect found, char
     }
 }
 
-/* The largest number the sample brought, which most often is the cause. */
+/* Describes the largest number in the sample, which usually is the cause. */
 static const char *largest_input(const struct fr_graph *graph, const struct fr_batch *batch, uint32_t sample,
                                  double *found)
 {

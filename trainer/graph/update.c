@@ -1,14 +1,15 @@
 /* One training step: gradients, the check that all of them are finite, then dense and row updates
  * in place.
  *
- * Nothing is changed before every logit, loss, gradient and coming statistic is known to be finite,
- * gradients below FR_GRADIENT_MAX: raw ones, before any clipping. What the rules make of such
- * gradients is finite by construction (ops/row.h, README). Row gradients are not stored: they are
- * bounded by (largest gradient of a pooled vector or step) x (largest coefficient) x (occurrences)
- * x (readers); only where that bound is too weak are they computed for the check alone.
+ * Nothing is changed before every logit, loss, gradient and new statistic is known to be finite,
+ * and every raw gradient, before any clipping, to be below FR_GRADIENT_MAX. From such gradients
+ * the rules give finite numbers by construction (ops/row.h, README). Row gradients are not
+ * stored: they are bounded by (largest gradient of a pooled vector or step) x (largest
+ * coefficient) x (occurrences) x (readers); only where that bound is too weak are they computed
+ * for the check alone.
  *
- * Owner thread: the graph's; a block of values or of unique keys belongs to one worker. It does not
- * know where rows live. */
+ * Owner thread: the graph's; a block of values or of unique keys belongs to one worker. Rows are
+ * reached by pointers, wherever they are. */
 #include "learning.h"
 #include "ops/pooling.h"
 #include "passes.h"
@@ -109,8 +110,8 @@ static void check_rows(void *context, size_t index, size_t worker)
     run->graph->worker_bits[worker] = larger(run->graph->worker_bits[worker], bits);
 }
 
-/* Largest |weight * scale| of any occurrence of table t, as an upper bound in double; NaN or
- * infinite when a factor is. */
+/* Returns an upper bound, in double, of |weight * scale| over all occurrences of table t; NaN or
+ * infinite if a factor is. */
 static double largest_coefficient(const struct graph_run *run, uint32_t t)
 {
     const struct fr_graph *graph = run->graph;
@@ -154,7 +155,8 @@ static bool rows_finite(const struct graph_run *run, uint32_t n_row_tasks)
 
 /* ---- updates ---- */
 
-/* share of the values, the rest of what was there; all of them where nothing was. */
+/* Updates a moving average: `share` of the values plus the rest of the old average; the values
+ * themselves if there was no average. */
 static void average_block(float *restrict average, const float *restrict values, size_t n, float share)
 {
     if (share == 1.0f) {
@@ -191,7 +193,7 @@ static void update_task(void *context, size_t index, size_t worker)
         average_block(state->average + task->begin, update.values, update.n, state->share);
 }
 
-/* Gradients, and whether all numbers are fit for a step. */
+/* Computes the gradients, and checks whether all numbers are fit for a step. */
 static enum fr_status compute_step(struct graph_run *run, uint32_t *n_row_tasks, double *loss)
 {
     struct fr_graph *graph = run->graph;

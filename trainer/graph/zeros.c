@@ -1,29 +1,29 @@
-/* What begins at zero and can never learn: known from the network and its first values, before any
- * sample.
+/* Finds what begins at zero and can never learn, from the network and its first values, before
+ * any sample.
  *
- * Zero times zero has no slope. A value that is zero whatever the sample gets a gradient only where
- * what it is multiplied by is not zero, and nothing comes back through a relu at exactly zero.
+ * Zero times zero has no slope. A value that is zero for every sample gets a gradient only where
+ * it is multiplied by something other than zero, and no gradient passes a relu at exactly zero.
  * Therefore two properties of every node, whether it is always zero and whether a gradient can
- * reach it, are computed repeatedly until they no longer change: a zero value that gets a gradient
- * is no longer zero. A value that is still zero then stays zero for ever: a product of two zero
- * parts. A zero part multiplied by a part that is not zero learns, and so does a part with a path
- * around the product.
+ * reach it, are computed repeatedly until they no longer change: a zero value that gets a
+ * gradient is no longer zero. A value that is still zero then, such as a product of two zero
+ * parts, stays zero for ever. A zero part that is multiplied by a part other than zero learns,
+ * and so does a part with a path around the product.
  *
- * Nodes are whole: a concatenation with one number that is not zero is not zero, so what is named
- * never learns, and not all that never learns is named. First values of rows are the
- * configuration's. Owner thread: the graph's. */
+ * Nodes are judged as a whole: a concatenation with one number other than zero is not zero. So
+ * whatever is reported never learns, but not all that never learns is reported. First values of
+ * rows are the configuration's. Owner thread: the graph's. */
 #include "network.h"
 
 #include <stdlib.h>
 
-/* Answers so far. */
+/* The answers found so far. */
 struct zeros {
     const struct fr_graph *graph;
     const struct variant *v;
     bool *parameter;            /* [parameters] all of its values are zero */
-    bool (*part)[FR_PARTS_MAX]; /* [tables] rows begin, and stay, at zero there */
-    bool *value;                /* [nodes] always zero */
-    bool *gradient;             /* [nodes] one can come to it */
+    bool (*part)[FR_PARTS_MAX]; /* [tables] the rows of this part begin at zero and stay there */
+    bool *value;                /* [nodes] the node is always zero */
+    bool *gradient;             /* [nodes] a gradient can reach the node */
     bool changed;
 };
 
@@ -32,7 +32,7 @@ static bool is_zero(const struct zeros *z, const struct node *node, uint32_t arg
     return z->value[node->arguments[argument].node];
 }
 
-/* Arguments that are not always zero, but `except`. */
+/* Counts the arguments, other than `except`, that are not always zero. */
 static uint32_t others(const struct zeros *z, const struct node *node, uint32_t except)
 {
     uint32_t n = 0;
@@ -73,12 +73,12 @@ static bool value_zero(const struct zeros *z, const struct node *node)
         return nonzero == 0 && fr_activation_zero(node->activation) != FR_ZERO_LIFTED;
     case NODE_BIAS:
         return nonzero == 0 && z->parameter[node->partials[0].parameter];
-    case NODE_LAYER_NORM: /* scale, bias */
+    case NODE_LAYER_NORM: /* its scale and bias decide */
         return (nonzero == 0 || z->parameter[node->partials[0].parameter]) && z->parameter[node->partials[1].parameter];
     case NODE_ATTENTION_DENSE:
         return (nonzero == 0 || z->parameter[node->partials[0].parameter]) &&
                (node->n_partials < 2 || z->parameter[node->partials[1].parameter]);
-    case NODE_GRU: /* the state begins at zero; recurrent kernel and bias */
+    case NODE_GRU: /* the state begins at zero; the recurrent kernel and bias decide */
         return is_zero(z, node, 0) && z->parameter[node->partials[1].parameter];
     case NODE_BI_INTERACTION:
     case NODE_DOT_INTERACTION:
@@ -109,7 +109,7 @@ static bool value_zero(const struct zeros *z, const struct node *node)
 
 /* ---- backward ---- */
 
-/* Of a linear node: at exactly zero nothing passes. */
+/* Whether a gradient passes the relu of a linear node, which it does not at exactly zero. */
 static bool passes_relu(const struct zeros *z, const struct node *node)
 {
     return !(linear_of(z, node)->relu && z->value[node - z->v->nodes]);
@@ -155,19 +155,19 @@ static bool passes(const struct zeros *z, const struct node *node, uint32_t i)
     }
 }
 
-/* Zero, and a gradient comes: zero no longer. */
+/* Marks a zero value that gets a gradient as no longer zero. */
 static void awake(struct zeros *z, bool *zero)
 {
     z->changed |= *zero;
     *zero = false;
 }
 
-/* Whether nothing comes to the parameter, because what it multiplies is zero. */
+/* Whether no gradient reaches the parameter, because what it multiplies is zero. */
 static bool multiplies_zero(const struct zeros *z, const struct node *node, uint32_t p)
 {
     if (p > 0)
         return false;
-    if (node->kind == NODE_GRU) /* the states */
+    if (node->kind == NODE_GRU) /* it multiplies the states */
         return z->value[node - z->v->nodes];
     if (node->kind == NODE_ATTENTION_DENSE)
         return others(z, node, UINT32_MAX) == 0;
@@ -209,7 +209,7 @@ static void find_zeros(struct zeros *z)
     }
 }
 
-/* ---- what there is ---- */
+/* ---- results ---- */
 
 static bool begins_at_zero(const struct fr_conf_init *init)
 {
@@ -229,8 +229,8 @@ static void begin(struct zeros *z)
     }
 }
 
-/* The first layer where no gradient comes back to what depends on the node; the last that reads it,
- * if all do. */
+/* Returns the first layer that passes no gradient back to what depends on the node; if there is
+ * none, the last layer that depends on the node. */
 static int32_t blocked_at(const struct zeros *z, uint32_t from)
 {
     const struct variant *v = z->v;
@@ -264,7 +264,7 @@ static bool is_listed(const struct fr_graph_stuck *out, uint32_t n, const struct
     return false;
 }
 
-/* A node a loss would reach, whose own values never move from zero. */
+/* Whether a loss would reach the node, but the node's own values never move from zero. */
 static bool is_stuck(const struct zeros *z, uint32_t n, struct fr_graph_stuck *stuck)
 {
     const struct node *node = &z->v->nodes[n];
@@ -291,7 +291,8 @@ uint32_t fr_graph_find_stuck(const struct fr_graph *graph, struct fr_graph_stuck
     z.value = fr_alloc(v->n_nodes, sizeof(*z.value));
     z.gradient = fr_alloc(v->n_nodes, sizeof(*z.gradient));
     begin(&z);
-    while (z.changed) { /* ends: each round but the last makes one of them not zero */
+    /* the loop ends, because each round except the last finds a value that is not zero */
+    while (z.changed) {
         z.changed = false;
         find_zeros(&z);
     }

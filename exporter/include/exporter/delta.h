@@ -12,7 +12,7 @@ struct fr_export_room {
     struct fr_delta_row *rows;
     float *singles;  /* values of rows that have exactly one */
     size_t n_rows;   /* followed by the same space again, which sorting uses */
-    size_t capacity; /* of rows and singles */
+    size_t capacity; /* room for so many rows and singles */
     uint32_t *places;
     size_t capacity_places;
     unsigned bits; /* bits of a key that select a place */

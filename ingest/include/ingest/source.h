@@ -26,8 +26,8 @@ struct fr_source_answer {
     const char *why; /* why there is none, with one of these three errors; static */
     int64_t offset;
     bool in_passing;      /* nothing waits for the answer, so the limits of a question are short */
-    int64_t timestamp_ms; /* of the record at the offset */
-    uint32_t crc32c;      /* of the value of that record */
+    int64_t timestamp_ms; /* timestamp of the record at the offset */
+    uint32_t crc32c;      /* checksum of the value of that record */
 };
 
 /* Values in place of a time. STABLE is the beginning of the first open transaction, or LATEST if no
@@ -73,8 +73,8 @@ struct fr_source_event {
     size_t size, key_size;
     /* a line longer than record_max: no value; size and crc32c are those of the whole line */
     bool withheld;
-    uint32_t crc32c; /* of a withheld value */
-    void *handle;    /* of the source */
+    uint32_t crc32c; /* checksum of a withheld value */
+    void *handle;    /* belongs to the source */
     char text[256];  /* of FR_SOURCE_BROKEN and FR_SOURCE_RESET; may be empty */
 };
 
@@ -129,7 +129,7 @@ struct fr_source {
 };
 
 struct fr_dead_letter {
-    const char *topic; /* of the record */
+    const char *topic; /* topic of the refused record */
     int32_t partition;
     int64_t offset;
     const char *reason;

@@ -77,7 +77,7 @@ struct freshet_event {
     /* A snapshot was loaded and this record was dropped. Feed every partition again from
      * freshet_replica_next_offset, or from any earlier offset. */
     int reloaded;
-    uint64_t timeline, epoch; /* served after this record */
+    uint64_t timeline, epoch; /* the epoch that is served after this record */
     uint64_t record_epoch;
     char problem[256];
 };
@@ -85,21 +85,21 @@ struct freshet_event {
 FRESHET_API int freshet_replica_new(const struct freshet_replica_options *options, struct freshet_replica **out);
 /* Free the readers of the handle first. NULL is allowed. */
 FRESHET_API void freshet_replica_free(struct freshet_replica *replica);
-/* From now on the handle and its readers hold at most `bytes` bytes (0: whatever the system gives),
- * whatever the topic brings. A call that needs more returns FRESHET_E_NO_MEMORY. If they hold more
- * than `bytes` already, they keep it and allocate nothing more. */
+/* From now on the handle and its readers hold at most `bytes` bytes (0: whatever the system
+ * gives), whatever the topic brings. A call that needs more returns FRESHET_E_NO_MEMORY. If they
+ * hold more than `bytes` already, they keep that memory and allocate nothing more. */
 FRESHET_API void freshet_replica_limit_memory(struct freshet_replica *replica, uint64_t bytes);
 /* Takes one record. FRESHET_OK is also returned for a record that a rule drops. E_INVALID for a
  * damaged record does not stop the replica: the record is refused, and its epoch then ends in
  * E_GAP.
  *
- * After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID for a record that passed its crc but does not fit
- * the model, the replica keeps serving what it has and answers further records with the same
+ * After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID for a record that passed its crc but does not
+ * fit the model, the replica keeps serving what it has and answers further records with the same
  * status. E_MISMATCH is permanent. The other three stops end in one of three ways: a snapshot is
  * loaded; a later epoch that was merged from the first is complete; or a later epoch is complete
- * that continues what was applied and follows a merged one in its partitions, as when a topic is
- * read again from its beginning. The records of these epochs are taken while the replica is
- * stopped.
+ * that continues what was applied, and a merged epoch came before it in the same partitions (as
+ * when a topic is read again from its beginning). The records of these epochs are taken while
+ * the replica is stopped.
  *
  * E_NO_MEMORY does not stop the replica either: feed the same record again. (A commit whose epoch
  * found no room then counts as a duplicate, and its epoch is applied.)

@@ -24,8 +24,8 @@
 
 enum {
     FR_MANIFEST_VERSION = 1,
-    FR_MANIFEST_NAME_MAX = 192,       /* of a directory: model, timeline and epoch */
-    FR_MANIFEST_FILE_MAX = 96,        /* of a file: "rows.", a table, a partition */
+    FR_MANIFEST_NAME_MAX = 192,       /* size of a directory's name: model, timeline and epoch */
+    FR_MANIFEST_FILE_MAX = 96,        /* size of a file's name: "rows.", a table, a partition */
     FR_MANIFEST_FILES_MAX = 1 << 17,  /* 64 tables in 1024 partitions, twice */
     FR_MANIFEST_BYTES_MAX = 64 << 20, /* that many files at 400 bytes */
     FR_MANIFEST_OFFSETS_MAX = 1 << 16,

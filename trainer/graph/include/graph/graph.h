@@ -163,11 +163,11 @@ const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph);
 /* The reason why a sample is suspected of having caused a refusal of its batch. */
 enum fr_suspect_why {
     FR_SUSPECT_NONE,
-    FR_SUSPECT_LOGIT,    /* of task `where` */
+    FR_SUSPECT_LOGIT,    /* the logit of task `where` */
     FR_SUSPECT_LOSS,     /* the gradient of its loss */
-    FR_SUSPECT_VALUE,    /* of a node, of slot `where` when it is a slot's */
-    FR_SUSPECT_GRADIENT, /* of a node, or what it gives to a parameter */
-    FR_SUSPECT_ROW,      /* what it gives to rows of slot `where` */
+    FR_SUSPECT_VALUE,    /* a value of a node, and of slot `where` if the node reads a slot */
+    FR_SUSPECT_GRADIENT, /* a gradient of a node, or its contribution to a parameter */
+    FR_SUSPECT_ROW,      /* its contribution to rows of slot `where` */
 };
 #define FR_SUSPECT_NOWHERE UINT32_MAX
 struct fr_suspect {

@@ -200,7 +200,7 @@ struct fr_attention_dense {
     struct fr_view query;     /* vector */
     struct fr_view keys, out; /* steps */
     float *workspace;         /* fr_ops.attention_workspace floats */
-    struct fr_view gradient;  /* of out */
+    struct fr_view gradient;  /* gradient of `out` */
     struct fr_view query_gradient, keys_gradient;
     float *kernel_gradient, *bias_gradient;
 };
@@ -241,7 +241,7 @@ struct fr_gru {
     struct fr_view states;   /* [T, units] */
     struct fr_view gates;    /* [T, 4 units] out of forward, for backward: r, z, n, h U_n + c_n */
     float *workspace;        /* fr_ops.gru_workspace floats: grows with entries, not with steps */
-    struct fr_view gradient; /* of the states */
+    struct fr_view gradient; /* gradient of the states */
     struct fr_view input_gradient, scores_gradient;
     float *kernel_gradient, *bias_gradient;
 };

@@ -206,8 +206,8 @@ struct fr_pair_loss {
     uint32_t partners;             /* at least 1 */
     float group_scale;             /* (samples of this group that are part of a pair) / pairs */
     float scale;                   /* task weight */
-    const float *z, *weights;      /* by sample */
-    float *gradient;               /* by sample, added to */
+    const float *z, *weights;      /* logits and weights by sample */
+    float *gradient;               /* gradient by sample, added to */
     double *sums;                  /* [n] scratch */
 };
 
