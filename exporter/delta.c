@@ -6,20 +6,22 @@
  * Everything is taken from the epoch and from the head of its journal file, so a resend after years
  * is byte-identical. Data comes from a disk: what does not fit is FR_E_CORRUPT, never an assertion.
  *
- * Images come by hash and records go by key, so the order of rows on the topic does not reveal the
- * order of the state. Keys are spread evenly, so their first bits nearly decide the position: one
- * pass over the images counts the rows of every place, and a second pass puts them there. Places
- * are few, so that the processor can hold the line and the page that each is written at, and small,
- * so that the rows of a place stay in its core's cache while they are sorted by the bits that
- * follow. Rows that share these bits too are sorted by insertion. Keys that somebody chose may
- * share many bits; such places are sorted by radix (base/radix.h). A row's single value is copied
- * to its place, so that the writer finds the values of neighbours together. Wider rows stay where
- * they are in the epoch and the writer fetches them ahead; what copying them gained and lost is in
- * tests/bench/README.md. The memory is kept for the next epoch, because the system's clearing of
- * fresh pages cost more than the sorting. Every step keeps the order of equal keys, so of several
- * epochs the newest image comes last and stays.
+ * Images come by hash and records go by key, so the order of rows on the topic does not reveal
+ * the order of the state. Keys are spread evenly, so their first bits nearly decide the
+ * position: one pass over the images counts the rows of every place, and a second pass puts them
+ * there. Places are few, so that the processor can hold the line and the page that each is
+ * written at, and small, so that the rows of a place stay in its core's cache while they are
+ * sorted by the bits that follow. Rows that share these bits too are sorted by insertion. Keys
+ * that were chosen on purpose may share many bits; such places are sorted by radix
+ * (base/radix.h). A row's single value is copied to its place, so that the writer finds the
+ * values of neighbours together. Wider rows stay where they are in the epoch and the writer
+ * fetches them ahead; what copying them gained and lost is in tests/bench/README.md. The memory
+ * is kept for the next epoch, because the system's clearing of fresh pages cost more than the
+ * sorting. Every step keeps the order of equal keys, so of several epochs the newest image comes
+ * last and stays.
  *
- * Thread: any, no state; a room belongs to one thread. It does not read the journal or send. */
+ * Thread: any, no state; a room belongs to one thread. The journal is read, and records are
+ * sent, elsewhere. */
 #include "exporter/delta.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "publisher_content.h"
 
-/* The arguments of an inspection. It writes its results to the sender's `known`. */
+/* The arguments of an inspection. The inspection writes its results to the sender's `known`. */
 struct fr_inspection {
     struct fr_publisher_sender *sender;
     const struct fr_publisher_rebase *rebase;

@@ -51,9 +51,9 @@
  * to 5 s and an inspection, sending resumes after `acked`. The topic may then hold records twice,
  * which replicas drop by rule; the order within a partition still ascends from the resent epoch on.
  *
- * Invariants: nothing beyond `offered` is read; sent >= acked; memory is the records of one epoch
- * plus max_in_flight_bytes in librdkafka. Owner: the publisher thread, which also runs librdkafka's
- * callbacks. It does not move the acknowledged mark of the journal. */
+ * Invariants: nothing beyond `offered` is read; sent >= acked; memory is the records of one
+ * epoch plus max_in_flight_bytes in librdkafka. Owner: the publisher thread, which also runs
+ * librdkafka's callbacks. The acknowledged mark of the journal is moved by the daemon. */
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -51,7 +51,7 @@ static void choose_problem(struct fr_ingest_status *status)
     memcpy(status->problem, status->problems[first], FR_PROBLEM_MAX);
 }
 
-/* bytes of the part of a problem's text that gives the time since which the problem exists */
+/* size of the text that gives the time since which a problem exists */
 enum { SINCE_MAX = 96 };
 
 /* Whether brokers answer. Otherwise `problem` gets why not and, after the start, since when. */

@@ -9,7 +9,7 @@
  * the same request and accepts the protocol's numbers for the beginning and the end of a log
  * instead of a time.
  *
- * Owner: ingest thread. It decides nothing about offsets. */
+ * Owner: ingest thread. Offsets are chosen by the caller. */
 #include "kafka_internal.h"
 
 #include <inttypes.h>
@@ -32,7 +32,7 @@ enum {
     /* Limit of the memory of fetched records that were not read yet, of all partitions together.
      * librdkafka 2.0.2 checks a full queue again after a second, so at most this amount is read
      * in a second. */
-    QUEUE_SHARE = 16, /* the limit is this part of memory_limit */
+    QUEUE_SHARE = 16, /* the limit is memory_limit / QUEUE_SHARE */
     QUEUE_KBYTES_MIN = 1024,
     QUEUE_KBYTES_MAX = 1048576,
     /* Limit of the records in a queue, because the client needs memory for each record in
@@ -40,7 +40,7 @@ enum {
      * kilobyte if that is more. A queue that is full by this limit is also checked again after a
      * second. */
     QUEUE_RECORDS_MIN = 100000,
-    FETCH_SHARE = 32,       /* one answer has at most this part of memory_limit */
+    FETCH_SHARE = 32,       /* one answer has at most memory_limit / FETCH_SHARE bytes */
     FETCH_BYTES = 52428800, /* librdkafka's own default */
     FETCH_BYTES_MIN = 1048576,
     /* bytes of a partition in one answer, or one batch: a small service meets one decompression

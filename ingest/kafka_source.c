@@ -9,7 +9,7 @@
  * appear (2.0.2, fixed in 2.4.0); the caller drops them. librdkafka skips a message set that fails
  * its check sum; it is reported as FR_SOURCE_BROKEN, and the caller begins again at its own offset.
  *
- * Owner: ingest thread. It decides nothing about offsets. */
+ * Owner: ingest thread. Offsets are chosen by the caller. */
 #include "kafka.h"
 
 #include <inttypes.h>

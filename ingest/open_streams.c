@@ -5,7 +5,7 @@
  * (partitions.c, files.c). Live, every stream that can be read begins, and each of the others is
  * checked again by itself; a bounded run needs all of them, because its ends are fixed together.
  *
- * Owner: ingest thread. It does not wait between tries (the caller backs off). */
+ * Owner: ingest thread. There is no wait between tries here; the caller backs off. */
 #include "internal.h"
 
 #include <inttypes.h>

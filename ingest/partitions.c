@@ -11,7 +11,7 @@
  * log that was created again; another cluster always stops the service. All partitions are asked
  * for together, and each is judged by itself: one that cannot be asked waits alone.
  *
- * Owner: ingest thread. It does not wait between tries (the caller backs off). */
+ * Owner: ingest thread. There is no wait between tries here; the caller backs off. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -94,7 +94,7 @@ static struct fr_mark mark_of(const struct check *check)
 }
 
 /* The record is gone while its offset still lies inside the log. Each mark is logged once; an
- * anchor is not logged, because its record was delivered a while ago. */
+ * anchor is not logged, because its record was delivered a minute or more before. */
 static void log_unverified(struct fr_ingest *ingest, const struct check *check)
 {
     struct fr_stream *stream = check->stream;

@@ -8,7 +8,7 @@
  * Invariants: at most FR_PARTITIONS_MAX partitions, no topic-partition twice; an index never
  * changes.
  *
- * Owner: the owner loop thread (each copy has one). It does not know Kafka. */
+ * Owner: the owner loop thread (each copy has one). This file does not depend on Kafka. */
 #include "ingest/positions.h"
 
 #include <inttypes.h>

@@ -9,7 +9,8 @@
  * removed. Skipped records are still decoded (assembly.c), because P2 counts their samples; a
  * malformed one becomes a dead letter as always.
  *
- * Owner: ingest thread. It changes `known` under the mutex; the owner loop adopts from there. */
+ * Owner: ingest thread. The ingest thread changes `known` under the mutex, and the owner loop
+ * adopts the ranges from there. */
 #include "internal.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * its owner. A refusal within a run jumps out of the run, as PostgreSQL's and Lua's allocators do.
  * Blocks allocated outside a run have no owner, and a refusal there returns NULL.
  *
- * Thread: any. This file does not know what the memory is for. */
+ * Thread: any. What the memory is used for does not matter here. */
 #include "memory.h"
 
 #include <errno.h>

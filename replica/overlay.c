@@ -1,7 +1,7 @@
 /* Changes of a table: see overlay.h. Open addressing with linear probing over one byte of each
  * key's hash, so that the lookup of an absent key costs one access to a small array.
  *
- * This file does not know views. */
+ * Views are managed in view.c. */
 #include "overlay.h"
 
 #include <stdlib.h>

@@ -8,8 +8,9 @@
  * digest for the same epoch or another predecessor (two writers), or a newer timeline (a
  * rewind). Damaged records are refused one by one, and the hole that they leave becomes a gap.
  *
- * Invariants: what is served is the state of exactly one epoch; staging holds at most staging_max
- * bytes besides the oldest epoch's own; nothing of a record is used before its crc matches.
+ * Invariants: what is served is the state of exactly one epoch; staging holds at most
+ * staging_max bytes in addition to those of the oldest epoch; nothing of a record is used before
+ * its crc matches.
  *
  * Owner: one thread. Kafka, files and clocks are read elsewhere. */
 #include "load_snapshot.h"

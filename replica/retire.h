@@ -5,7 +5,7 @@
  * newest is retired with n, and released once every reader inside began with a later view. Nothing
  * blocks: an item that cannot be released yet stays in the list.
  *
- * Thread: the feeder's. This file does not know who reads. */
+ * Thread: the feeder's. Readers are tracked in view.c. */
 #ifndef FR_REPLICA_RETIRE_H
 #define FR_REPLICA_RETIRE_H
 

@@ -2,7 +2,7 @@
  * reader that announced n entered view n or a later one, and items retired with n or later are
  * kept.
  *
- * This file does not know records. */
+ * Records are applied in draft.c. */
 #include "view.h"
 
 #include <stdlib.h>

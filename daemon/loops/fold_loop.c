@@ -1,11 +1,12 @@
 /* One turn of the fold loop (fold_loop.h): a fold when one is due and has room, otherwise
  * savepoints.
  *
- * Savepoints are taken on request (`freshet savepoint`), by `savepoint.every`, and at the end of a
- * drain. Each is of the newest durable epoch: this loop folds first and then links files. A
- * savepoint that cannot be made is reported (/healthz, log, answer to the request) and counted, and
- * changes nothing else; only a failed fold ends the service. Savepoints that were requested by name
- * stay until somebody removes them; of those by policy the newest `savepoint.keep` stay. */
+ * Savepoints are taken on request (`freshet savepoint`), by `savepoint.every`, and at the end of
+ * a drain. Each is of the newest durable epoch: this loop folds first and then links files. A
+ * savepoint that cannot be made is reported (/healthz, log, answer to the request) and counted,
+ * and changes nothing else; only a failed fold ends the service. Savepoints that were requested
+ * by name stay until an operator removes them. Of the savepoints taken by policy, the newest
+ * `savepoint.keep` stay. */
 #include "loops/fold_loop.h"
 
 #include <inttypes.h>

@@ -1,15 +1,16 @@
 /* MANIFEST.json of a snapshot as bytes (docs/formats/snapshots.md): printed and parsed here only.
  *
  * 64-bit hashes are strings of decimal digits, as keys are in dumps, because JSON numbers beyond
- * 2^53 do not survive every reader. Parsing trusts no length and no name: a file's name is never a
- * path, counts have limits, and every key of the format must be there once. A name in `off` may be
- * any text, because it may be the path of a sample file; nobody opens it.
+ * 2^53 do not survive every reader. Parsing trusts no length and no name: a file's name is never
+ * a path, counts have limits, and every key of the format must be there once. A name in `off`
+ * may be any text, because it may be the path of a sample file, which is never opened by this
+ * name.
  *
  * The last key is the SHA-256 of all bytes before it. Older manifests end with `files` and have no
  * sum. Nothing else may follow `files`, so that damage cannot turn one kind of manifest into the
  * other.
  *
- * Thread: any, no state. It opens no file (manifest_files.c). */
+ * Thread: any, no state. Files are opened in manifest_files.c. */
 #include "codec/manifest.h"
 
 #include <inttypes.h>

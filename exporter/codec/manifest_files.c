@@ -3,7 +3,7 @@
  * A file is read once, in order. Each length is compared with the bytes that are left according to
  * the manifest. The SHA-256 is computed from the bytes that were visited.
  *
- * Thread: any. It writes nothing. */
+ * Thread: any. Nothing is written here. */
 #include "codec/manifest.h"
 
 #include <errno.h>

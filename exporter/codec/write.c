@@ -1,18 +1,18 @@
 /* The writer of delta records (docs/formats/deltas.md) turns one epoch's public content into the
  * records of every partition.
  *
- * Keys come exactly in the order that docs/formats/deltas.md ("Records") lists, integers unsigned
- * and shortest (msgpack-c's packer chooses), columns are bin and little-endian. A piece takes as
- * many rows as surely fit: the bound counts the longest header of every column, so that how many
- * rows go into a piece depends on settings, table and the length of its own envelope only. The same
- * input gives the same bytes: a resend is byte-identical.
+ * Keys come exactly in the order that docs/formats/deltas.md ("Records") lists, integers
+ * unsigned and shortest (msgpack-c's packer chooses), columns are bin and little-endian. A piece
+ * gets as many rows as are sure to fit: the bound counts the longest header of every column. The
+ * number of rows in a piece therefore depends only on the settings, the table and the length of
+ * the piece's own envelope. The same input gives the same bytes: a resend is byte-identical.
  *
  * A record that is whole by itself (rewind, model, commit) is parsed by the reader's code before it
  * is passed on, and in builds with FR_READ_BACK every record is: a record that readers would refuse
  * is never published.
  *
- * Thread: any, no state. It does not sort (the input is sorted by table and key), send, or judge
- * values. */
+ * Thread: any, no state. The input is sorted by table and key. Values are not judged, and
+ * records are not sent here. */
 #include "codec/codec.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ struct writer {
     uint32_t partition, piece;
     uint64_t n_rows, n_drops; /* rows and drops of this partition so far */
     size_t *at, *end;         /* [n_tables] this partition's rows and drops */
-    size_t *stop;             /* [n_tables] after the last row of the table */
+    size_t *stop;             /* [n_tables] index after the last row of the table */
     bool any_drops;
     bool whole; /* the present record is the only one of its kind in the partition */
     const struct fr_delta_row **picked;
@@ -474,7 +474,7 @@ enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const st
     return status;
 }
 
-/* ---- in parts ---- */
+/* ---- an epoch in parts ---- */
 
 struct fr_delta_stream {
     struct writer writer;

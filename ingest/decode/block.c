@@ -6,7 +6,7 @@
  * is compared with `g` at the end of the record, because `shared` and `g` may come in either
  * order.
  *
- * This file does not check values (values.c and fields.c do). */
+ * Values are checked in values.c and fields.c. */
 #include "parse.h"
 
 struct block {

@@ -7,7 +7,7 @@
  * samples whose slots are written to the own part of the staging. The shared part may come
  * before or after the items, so what depends on both is checked when the group is complete.
  *
- * This file does not check values (values.c, fields.c) or read columns (block.c). */
+ * Values are checked in values.c and fields.c, columns are read in block.c. */
 #include "parse.h"
 
 /* ---- samples ---- */

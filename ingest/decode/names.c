@@ -1,10 +1,10 @@
 /* Finds slot names by open addressing and by expectation, and keeps the duplicate set. See
  * names.h.
  *
- * The name table is built once from the config and only read by bytes from outside, so a plain
- * mixing of the first and last eight bytes suffices; the duplicate set is filled from outside,
- * so the place of a name depends on a salt of the set's own (base/order.h), and whole names are
- * compared. Without a salt, a record could choose names that all share a place. */
+ * The name table is filled once, from the config, so a plain mixing of the first and last eight
+ * bytes suffices; the duplicate set is filled with names from records, so the place of a name
+ * depends on a salt of the set's own (base/order.h), and whole names are compared. Without a
+ * salt, a record could choose names that all share a place. */
 #include "names.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * it is needed (retention, a topic that was deleted and created again) is an error and is never
  * skipped.
  *
- * Thread: the caller's. This file does not parse records. */
+ * Thread: the caller's. Records are parsed by the caller. */
 #include "follow/consume.h"
 
 #include <inttypes.h>

@@ -44,7 +44,7 @@
  * missing while a follower waits follows from the state and from what is on the topic
  * (standing.c).
  *
- * Thread: one. This file does not read records. */
+ * Thread: one. Records are read in follower.c. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -49,7 +49,8 @@ static const char usage[] =
     "  --closed            each file must end with {\"rows\":N}: a file that was cut short is recognised by that\n"
     "`python -m freshet import` reads Parquet tables and .npz arrays and calls this command.\n";
 
-/* The keys of a table, by open addressing; 0 marks a free place, so the key 0 has a flag. */
+/* The keys of a table, by open addressing; 0 marks a free place, so a flag records whether the
+ * set has the key 0. */
 struct key_set {
     uint64_t *keys;
     size_t capacity, n;
@@ -304,7 +305,7 @@ static enum fr_status import_into(const struct fr_conf *conf, const struct sourc
         fr_graph_row_layout(&conf->tables[t], &im->layouts[t]);
     fr_stage_init(&im->stage);
     enum fr_status status = access(dir, F_OK) == 0 ? make_way(dir, err) : FR_OK;
-    if (status == FR_OK && access(work, F_OK) == 0) /* left by an interrupted import */
+    if (status == FR_OK && access(work, F_OK) == 0) /* an interrupted import left this directory */
         status = fr_savepoint_remove(work, err);
     if (status == FR_OK)
         status = fill(im, sources, work, dir, err);

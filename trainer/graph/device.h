@@ -85,7 +85,7 @@ struct key_list {
     uint32_t n;
 };
 
-/* What an arrival has for each table besides the rows: where they are on the device. */
+/* What an arrival has for each table in addition to the rows: where the rows are on the device. */
 struct device_plan {
     struct fr_device_long_keys keys;
     /* [unique keys] */

@@ -1,9 +1,9 @@
-/* Computes logits from outputs, what counts from labels, and from both the outputs' gradients
- * and the tasks' loss.
+/* Computes logits from outputs, and determines from labels what counts. From logits and labels
+ * follow the gradients of the outputs and the tasks' loss.
  *
- * A task's loss is the weighted sum over its trained samples with a label: gradients do not
- * depend on how many samples a batch happened to bring. pairwise: per group the sum over pairs,
- * times (samples that are part of a pair / pairs), so that a sample has the same weight as with
+ * A task's loss is the weighted sum over its trained samples with a label: gradients are not
+ * divided by the number of samples in the batch. pairwise: per group the sum over pairs, times
+ * (samples that are part of a pair / pairs), so that a sample has the same weight as with
  * another loss. Losses run over the whole batch in sample order, so the bits do not depend on
  * chunks, workers or sample forms. The weight of a sample is its label's `w`, times 1/s if
  * ingest.sampling requires that training compensates for dropped samples; the weight of a pair

@@ -1,5 +1,5 @@
-/* The loops that every CPU backend shares: fr_cpu_<name> for each of FR_OPS_SHARED, and the
- * recurrence and attention of one. Private to the module. */
+/* The loops that all CPU backends share: fr_cpu_<name> for each of FR_OPS_SHARED. Also the
+ * recurrence and the attention, which run the products of one backend. Private to the module. */
 #ifndef FR_OPS_CPU_H
 #define FR_OPS_CPU_H
 
@@ -25,7 +25,8 @@ size_t fr_cpu_attention_workspace(uint32_t width, uint32_t units);
 void fr_cpu_attention_dense(const struct fr_attention_dense *c, const struct fr_ops *ops);
 void fr_cpu_attention_dense_backward(const struct fr_attention_dense *c, const struct fr_ops *ops);
 
-/* The recurrence and the attention of one backend: functions that close over its table. */
+/* Defines the recurrence and the attention of one backend: functions that pass the backend's
+ * table. */
 #define FR_CPU_RECURRENCE(backend, table)                                                                              \
     static size_t gru_workspace_##backend(const struct fr_steps *steps, uint32_t units)                                \
     {                                                                                                                  \

@@ -1,9 +1,9 @@
 /* CPU backend: products of vectors, dot products of pairs, cross, mixture of experts, sums over
  * columns.
  *
- * Row by row; sums over a row in lanes (lanes.h), over inputs in ascending order, so bits do not
- * depend on vector width, chunk or neighbours. Gradients may be the same view several times: each
- * is added in a loop of its own.
+ * Rows are computed one by one. Sums over a row use lanes (lanes.h), sums over inputs run in
+ * ascending order, so bits do not depend on vector width, chunk or neighbours. Gradients may be
+ * the same view several times: each is added in a loop of its own.
  *
  * Thread: any, no state. Whether numbers are finite is not checked. */
 #include <string.h>

@@ -1,8 +1,8 @@
 /* CPU backend: ragged sequences: pooling over steps, attention, auxiliary losses.
  *
- * Entry by entry, steps in ascending order, columns vectorised; sums over a row in lanes
- * (lanes.h). An entry's bits do not depend on its chunk or its neighbours. Thread: any, no
- * state. Neither finite numbers nor offsets are checked. */
+ * Entries are computed one by one, with steps in ascending order and vectorised columns. Sums
+ * over a row use lanes (lanes.h). An entry's bits do not depend on its chunk or its neighbours.
+ * Thread: any, no state. Neither finite numbers nor offsets are checked. */
 #include <math.h>
 #include <string.h>
 
@@ -213,8 +213,8 @@ FR_IN_LINE bool next_rows(const struct fr_next_step *c, uint32_t e, uint32_t p, 
     return !is_masked(&c->states_steps, p) && *positive != UINT32_MAX && *negative != UINT32_MAX;
 }
 
-/* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the
- * derivatives. */
+/* Returns softplus(-h . e) for the positive of step p in `row`, or softplus(h . e) for its
+ * negative, and adds the derivatives. */
 FR_IN_LINE double next_term(const struct fr_next_step *c, float scale, uint32_t p, bool positive, uint32_t row)
 {
     struct fr_view gradient = positive ? c->positives_gradient : c->negatives_gradient;

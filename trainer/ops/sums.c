@@ -1,8 +1,9 @@
 /* CPU backend: sums of rows, one row of each slot for an entry, without copying the rows.
  *
- * Entry by entry, so that sums stay in registers; the rows of the next entry are fetched
- * meanwhile. The order of sums is that of the slots, as in fr_cpu_add and fr_cpu_bi_interaction,
- * and so are the bits. Thread: any, no state. The caller has checked that entries have one id. */
+ * Entries are computed one by one, so that sums stay in registers, while the rows of the next
+ * entry are prefetched. The order of sums is that of the slots, as in fr_cpu_add and
+ * fr_cpu_bi_interaction, and so are the bits. Thread: any, no state. The caller has checked that
+ * entries have one id. */
 #include "cpu.h"
 
 #include "base/math.h"

@@ -1,5 +1,5 @@
 /* Turns the bytes of one record into samples that are appended to a batch
- * (docs/formats/samples.md). This module does not know Kafka.
+ * (docs/formats/samples.md). This module does not depend on Kafka.
  *
  * A record is checked whole before any part of it takes effect: fr_decode_record parses it into the
  * decoder's own staging columns, and only a record without a fault is appended.

@@ -44,8 +44,8 @@ struct fr_follower_options {
 
 /* Loads the newest snapshot and checks the properties; the first step opens the topic. Texts are
  * borrowed during the call only. Partition 0 is added to the partitions asked for. Partitions
- * beyond the number that the topic's records carry (`np`) are ignored, because somebody added them
- * to the topic. Errors: FR_E_INVALID. */
+ * beyond the number that the topic's records carry (`np`) are ignored, because they were added
+ * to the topic later. Errors: FR_E_INVALID. */
 enum fr_status fr_follower_open(const struct fr_follower_options *options, struct fr_follower **out,
                                 struct fr_err *err) FR_MUST_CHECK;
 void fr_follower_close(struct fr_follower *follower);

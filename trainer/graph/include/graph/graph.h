@@ -179,7 +179,7 @@ struct fr_suspect {
  * before the plan is undone. The result is a function of state and batch. */
 uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                            struct fr_suspect *suspects);
-/* Describes one finding in printable ASCII, with the largest number that the sample brought. */
+/* Describes one finding in printable ASCII, with the largest number in the sample. */
 void fr_graph_suspect_text(const struct fr_graph *graph, const struct fr_batch *batch, uint32_t sample,
                            struct fr_suspect found, char *text, size_t size);
 
