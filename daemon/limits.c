@@ -26,9 +26,9 @@
 enum {
     /* the loops, and one thread each for HTTP, recovery, letters, lookout and close */
     OWN_THREADS = FR_LOOPS + 5,
-    /* RocksDB opens files on 16 threads, keeps three to five, and merges on two to four of as many
-     * ranges. Three Kafka clients, made later, have one or two each, and one for each broker they
-     * know. */
+    /* RocksDB opens files on 16 threads and keeps three to five threads. It runs two to four
+     * merges at a time, each on as many ranges, with a thread for each range. Three Kafka
+     * clients, made later, have one or two threads each, and one for each broker they know. */
     LIBRARY_THREADS = 32,
 };
 

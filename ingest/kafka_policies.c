@@ -1,10 +1,11 @@
-/* How long topics keep their records, and what a batch of them may inflate to, according to the
- * topics' settings: checked at the start and with the check once a minute.
+/* Checks, by the settings of the topics, how long they keep records, and to how many bytes a
+ * batch may inflate. The check is made at the start and once a minute.
  *
- * A compacted topic deletes records whose key came again, whether they were read or not. An offset
- * that is missing would look like that of a transaction marker, so none would be counted as lost
- * (P8). Such a topic is refused, as a compacted delta topic is. librdkafka's embedded broker, and
- * brokers that do not let this user describe the topic, do not answer; the start warns once.
+ * A compacted topic deletes a record when a later record has the same key, whether the first was
+ * read or not. An offset that is missing would look like that of a transaction marker, so none
+ * would be counted as lost (P8). Such a topic is refused, as a compacted delta topic is.
+ * librdkafka's embedded broker, and brokers that do not let this user describe the topic, do not
+ * answer; the start warns once.
  *
  * Owner: ingest thread. */
 #include "kafka_internal.h"
@@ -18,13 +19,14 @@
 
 enum {
     POLICY_METADATA_MS = 5000,
-    BATCH_SHARE = 2, /* a batch that inflates to more than this part of memory_limit is warned of */
+    /* a warning is logged if a batch can inflate to more than memory_limit / BATCH_SHARE */
+    BATCH_SHARE = 2,
 };
 
-/* How many bytes of records a byte of a batch may hold, as the topic's compression.type bounds
- * it: `uncompressed` makes brokers store, and measure, what the producer compressed; any other
- * setting makes brokers inflate the batch and compress it themselves. librdkafka inflates gzip
- * (and lz4) without a bound, zstd up to receive.message.max.bytes. */
+/* Returns how many bytes of records one byte of a batch may hold, according to the topic's
+ * compression.type: `uncompressed` makes brokers store, and measure, what the producer
+ * compressed; any other setting makes brokers inflate the batch and compress it themselves.
+ * librdkafka inflates gzip (and lz4) without a bound, zstd up to receive.message.max.bytes. */
 static uint64_t inflation(const char *compression)
 {
     static const struct {
@@ -34,7 +36,7 @@ static uint64_t inflation(const char *compression)
     for (size_t i = 0; i < FR_ARRAY_LEN(types); i++)
         if (strcmp(compression, types[i].type) == 0)
             return types[i].most;
-    return 1032; /* gzip, or whatever the producer chooses */
+    return 1032; /* gzip, or the compression that the producer chooses */
 }
 
 static void log_bound(const struct fr_kafka_source *source, const char *topic, uint64_t bytes, const char *compression)

@@ -1,6 +1,6 @@
-/* The private parts of the trainer: one struct for each file that owns some of its state, and what
- * the files call of each other. All of it belongs to the owner thread, except what a comment says
- * other threads use. */
+/* The private parts of the trainer: one struct for each file that owns some of its state, and
+ * what the files call of each other. All of it belongs to the owner thread, except members whose
+ * comment names other threads. */
 #ifndef FR_TRAINER_PRIVATE_H
 #define FR_TRAINER_PRIVATE_H
 
@@ -87,7 +87,8 @@ struct fr_cuts {
     uint64_t journaled_shared;       /* the same for what parameters share */
     /* the next cut publishes the model record and all parameters */
     bool other_model;
-    /* A section for the next cut (fr_trainer_carry); its name is empty if there is none. */
+    /* A section for the next cut (fr_trainer_carry). The name is empty if there is no such
+     * section. */
     char carried_name[FR_SECTION_NAME_MAX];
     struct fr_buffer carried;
     bool consumed; /* a batch was applied since the last cut */
@@ -216,7 +217,7 @@ enum fr_status fr_trainer_sift(struct fr_trainer *trainer, struct fr_batch *batc
  * continues. */
 enum fr_status fr_trainer_send_letters(struct fr_trainer *trainer, const struct fr_batch *batch) FR_MUST_CHECK;
 void fr_trainer_log_left_out(struct fr_trainer *trainer, const struct fr_batch *batch);
-/* Begins or ends the hold of publishing if the applied batch is reason to. */
+/* Begins or ends the hold of publishing, if the applied batch completes the streak for it. */
 void fr_trainer_update_hold(struct fr_trainer *trainer, const struct fr_batch *batch);
 
 #endif

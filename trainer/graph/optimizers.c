@@ -14,8 +14,8 @@
  * 1e-13 */
 enum { FRACTION_BITS = 48 };
 
-/* base^(n / d), 0 < base <= 1: the whole part by squaring, the fraction bit by bit by square
- * roots. */
+/* Computes base^(n / d), 0 < base <= 1. The integral part of the exponent is applied by
+ * squaring, the fraction bit by bit by square roots. */
 double fr_power_of_ratio(double base, uint64_t n, uint64_t d)
 {
     double result = 1.0, square = base, root = base;
@@ -150,7 +150,7 @@ static void begin_parameter(const struct fr_graph *graph, struct parameter_state
     bool same = like && like->moves && like->conf == state->conf && like->set == state->set &&
                 /* the samples of `like` were counted already */
                 like->samples == state->samples + n;
-    /* usually so for the parameters of a layer, and often for those of all layers */
+    /* this is so for the parameters of one layer, and often for those of all layers */
     if (same) {
         state->pace = like->pace;
         state->optimizer = like->optimizer;
@@ -178,7 +178,8 @@ static void pace_average(const struct fr_graph *graph, struct parameter_state *s
     uint64_t all = state->averaged + state->waiting;
     double share =
         (1.0 - fr_power_of_ratio(0.5, state->waiting, half_life)) / (1.0 - fr_power_of_ratio(0.5, all, half_life));
-    /* not a number: a half-life so long that 1 - 0.5^(n / half_life) is 0 in double */
+    /* also true for NaN, when the half-life is so long that 1 - 0.5^(n / half_life) is 0 in
+     * double */
     if (!(share >= FR_AVERAGE_SHARE_MIN))
         return;
     state->share = (float)share;

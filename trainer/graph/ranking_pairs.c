@@ -1,9 +1,9 @@
 /* Pairs of ranking tasks: which samples of a group are compared, and their losses, group by group
  * on the pool.
  *
- * A pair is two samples of one group that are trained, labelled y_i > y_j and of weight > 0. Sorted
- * by label, the samples i is compared with are a prefix of the order, so that pairs are counted
- * without being listed:
+ * A pair is two samples of one group that are trained, labelled y_i > y_j and of weight > 0. If
+ * samples are sorted by label, the samples that sample i is compared with are a prefix of the
+ * order, so pairs are counted without being listed:
  *
  *   order   3 7 | 1 2 8 | 5        samples 3 and 7 have the smallest label
  *   lower   0 0   2 2 2   5        pairs: 0 + 0 + 2 + 2 + 2 + 5 = 11

@@ -140,7 +140,7 @@ FR_IN_LINE void step_values(float *restrict w, const float *restrict g, float ra
     _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) w[i] = fr_cut(w[i] - rate * g[i], FR_VALUE_MAX);
 }
 
-/* fr_row_sum_squares of this few values, in the same order. */
+/* Sums the squares of a short row in the same order as fr_row_sum_squares. */
 FR_IN_LINE float sum_squares(const float *restrict g, uint32_t dim)
 {
     float p[PLAIN_DIM_MAX] = {0};
