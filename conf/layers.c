@@ -2,8 +2,8 @@
  *
  * The vocabulary's list gives what an operation takes. New models add operations, never grammar; an
  * operation that is not implemented yet is a row LATER of the option table. An argument is a name
- * (refs.c), the pooling of a slot `{sum: slot.part}`, or another operation without options, which
- * becomes a separate layer. Drafts are sorted in layer_order.c; shapes are inferred in shapes.c. */
+ * (refs.c), all slots (all_slots.c), the pooling of a slot `{sum: slot.part}`, or another operation
+ * without options, which becomes a separate layer. Drafts are sorted in layer_order.c; shapes are inferred in shapes.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,6 +267,7 @@ static bool resolve_roles(struct fr_loader *loader, struct fr_layer_draft *draft
         layer->role_begin[r] = layer->n_refs;
         if (!node)
             fr_refuse(loader, argument, draft->path, "no %s; expected {%s: .., %s: ..}", roles[r], roles[0], roles[1]);
+        node = node ? fr_slots_expand(loader, draft, node) : NULL;
         whole = node && resolve_role(loader, draft, node) && whole;
     }
     layer->role_begin[FR_LAYER_ROLES] = layer->n_refs;
@@ -290,14 +291,14 @@ static void pool_slot(struct fr_conf_layer *layer, const struct fr_node *argumen
 
 static bool resolve_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
 {
-    const struct fr_node *argument = draft->argument;
-    if (!argument)
+    if (!draft->argument)
         return false;
     struct fr_conf_layer *layer = &draft->layer;
     const struct fr_layer_rule *rule = fr_layer_rule(layer->op);
     if (rule->roles[0])
         return resolve_roles(loader, draft, rule->roles);
-    if (!resolve_role(loader, draft, argument))
+    const struct fr_node *argument = fr_slots_expand(loader, draft, draft->argument);
+    if (!argument || !resolve_role(loader, draft, argument))
         return false;
     layer->role_begin[1] = layer->role_begin[2] = layer->n_refs;
     if (layer->n_refs < rule->refs_min || (rule->refs_max > 0 && layer->n_refs > rule->refs_max))

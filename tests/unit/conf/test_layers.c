@@ -107,6 +107,9 @@ static const struct operation {
     {"augru", "{name: a, augru: {query: user_id, keys: g}}\n    - {name: g, gru: history.v, units: 12}", FR_LAYER_AUGRU,
      2, 12, false},
     {"experts", "{name: a, experts: [user_id, price], count: 3, units: [16, 4]}", FR_LAYER_EXPERTS, 2, 12, false},
+    {"all_slots_of_a_part", "{name: a, fm: {mean: {slots: all.v}}}", FR_LAYER_FM, 5, 1, false},
+    {"all_slots_and_numbers", "{name: a, mlp: [{mean: {slots: all.v}}, user_id], units: 4}", FR_LAYER_MLP, 8, 4, false},
+    {"all_slots_inside_an_argument", "{name: a, bias: {concat: {sum: {slots: all.w}}}}", FR_LAYER_BIAS, 1, 13, false},
     {"mixture", "{name: a, mixture: {gate: user_id, experts: e}}\n    - {name: e, experts: price, count: 3, units: 4}",
      FR_LAYER_MIXTURE, 2, 4, false},
 };
@@ -165,6 +168,25 @@ FR_CASE(operations_inside_arguments_become_layers_of_their_own)
     assert_round_trips(conf);
     fr_conf_free(conf);
     free(text);
+}
+
+FR_CASE(all_slots_are_the_names_that_they_stand_for)
+{
+    char *all = framed("{name: a, mlp: [{mean: {slots: all.v}}, user_id], units: 4}");
+    char *named = framed("{name: a, mlp: [{mean: user_id}, {mean: item_id.v}, {mean: history.v}, {mean: skipped.v}, "
+                         "{mean: seen}, price, age, user_id], units: 4}");
+    struct fr_conf *first = load(all), *second = load(named);
+    char *first_text = model_json(first), *second_text = model_json(second);
+    assert_string_equal(first_text, second_text);
+    char *text = printed(first);
+    assert_null(strstr(text, "all.v"));
+    free(text);
+    free(first_text);
+    free(second_text);
+    fr_conf_free(first);
+    fr_conf_free(second);
+    free(all);
+    free(named);
 }
 
 FR_CASE(layers_have_their_own_weights_and_rules)
@@ -257,6 +279,12 @@ static const struct refusal {
     {"a_pooled_dense_slot", "{name: a, concat: [{mean: price}]}"},
     {"two_operations_inside_one_argument", "{name: a, concat: [{mean: history.v, sum: history.v}]}"},
     {"a_layer_of_the_name_of_a_lifted_one", "{name: a, concat: [{bias: price}]}\n    - {name: a__0, bias: price}"},
+    {"all_slots_of_tables_with_several_parts", "{name: a, mlp: {mean: {slots: all}}, units: 4}"},
+    {"all_slots_of_a_part_that_no_table_has", "{name: a, fm: {slots: all.vec}}"},
+    {"all_slots_of_a_kind", "{name: a, fm: {slots: dense}}"},
+    {"all_slots_with_another_key", "{name: a, fm: {slots: all.v, but: history}}"},
+    {"all_slots_where_a_sequence_is_not_pooled", "{name: a, mlp: {slots: all.v}, units: 4}"},
+    {"all_slots_as_one_mean", "{name: a, mean: {slots: all.v}}"},
     {"a_shape_inside_an_argument", "{name: a, concat: [{layer_norm: history.v}]}"},
     {"only_the_first_of_mistakes_that_follow",
      "{name: a, add: [user_id, price]}\n    - {name: b, mlp: a, units: 4}\n    - {name: c, gru: price, units: 4}"},
@@ -287,6 +315,7 @@ int main(void)
     static const struct CMUnitTest others[] = {
         cmocka_unit_test(roles_keep_their_order_whatever_that_of_the_file),
         cmocka_unit_test(operations_inside_arguments_become_layers_of_their_own),
+        cmocka_unit_test(all_slots_are_the_names_that_they_stand_for),
         cmocka_unit_test(layers_have_their_own_weights_and_rules),
         cmocka_unit_test(every_refusal_on_record_is_here),
     };
