@@ -107,8 +107,8 @@ static bool add_all(struct fr_loader *loader, const struct fr_layer_draft *draft
                      all->part ? "`" : "");
 }
 
-const struct fr_node *fr_slots_expand(struct fr_loader *loader, const struct fr_layer_draft *draft,
-                                      const struct fr_node *argument)
+const struct fr_node *fr_layers_expand_slots(struct fr_loader *loader, const struct fr_layer_draft *draft,
+                                             const struct fr_node *argument)
 {
     struct all_slots all;
     bool list = argument->kind == FR_NODE_LIST, any = is_all(argument, &all);

@@ -61,6 +61,8 @@ FR_SHOW(loss_refs);
 /* Checks that every key in samples is unique. */
 void fr_loader_slot_keys(struct fr_loader *loader, const struct fr_node *node, const char *path);
 void fr_loader_label_keys(struct fr_loader *loader, const struct fr_node *node, const char *path);
+/* Checks that no path of a flat record leads through the value of another. */
+void fr_loader_check_paths(struct fr_loader *loader, const struct fr_node *root);
 
 /* Ascending numbers, into the slot and out of it. */
 void fr_boundaries_read(struct fr_loader *loader, const struct fr_node *list, const char *path,

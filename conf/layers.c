@@ -3,7 +3,8 @@
  * The vocabulary's list gives what an operation takes. New models add operations, never grammar; an
  * operation that is not implemented yet is a row LATER of the option table. An argument is a name
  * (refs.c), all slots (all_slots.c), the pooling of a slot `{sum: slot.part}`, or another operation
- * without options, which becomes a separate layer. Drafts are sorted in layer_order.c; shapes are inferred in shapes.c. */
+ * without options, which becomes a separate layer. Drafts are sorted in layer_order.c; shapes are
+ * inferred in shapes.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,7 +268,7 @@ static bool resolve_roles(struct fr_loader *loader, struct fr_layer_draft *draft
         layer->role_begin[r] = layer->n_refs;
         if (!node)
             fr_refuse(loader, argument, draft->path, "no %s; expected {%s: .., %s: ..}", roles[r], roles[0], roles[1]);
-        node = node ? fr_slots_expand(loader, draft, node) : NULL;
+        node = node ? fr_layers_expand_slots(loader, draft, node) : NULL;
         whole = node && resolve_role(loader, draft, node) && whole;
     }
     layer->role_begin[FR_LAYER_ROLES] = layer->n_refs;
@@ -297,7 +298,7 @@ static bool resolve_draft(struct fr_loader *loader, struct fr_layer_draft *draft
     const struct fr_layer_rule *rule = fr_layer_rule(layer->op);
     if (rule->roles[0])
         return resolve_roles(loader, draft, rule->roles);
-    const struct fr_node *argument = fr_slots_expand(loader, draft, draft->argument);
+    const struct fr_node *argument = fr_layers_expand_slots(loader, draft, draft->argument);
     if (!argument || !resolve_role(loader, draft, argument))
         return false;
     layer->role_begin[1] = layer->role_begin[2] = layer->n_refs;

@@ -16,8 +16,8 @@ void fr_layers_store(struct fr_loader *loader);
 
 /* Replaces each {slots: all} in a layer's argument, or in the value of a role, by the references it
  * stands for (all_slots.c). Returns the argument itself if it has none; NULL after a problem. */
-const struct fr_node *fr_slots_expand(struct fr_loader *loader, const struct fr_layer_draft *draft,
-                                      const struct fr_node *argument);
+const struct fr_node *fr_layers_expand_slots(struct fr_loader *loader, const struct fr_layer_draft *draft,
+                                             const struct fr_node *argument);
 /* Resolves one reference of the draft (for a loss, a draft that is not a layer), and appends drafts
  * for inline operations. False after a problem. */
 bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,

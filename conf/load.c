@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "forms.h"
 #include "layers.h"
 #include "loader.h"
 
@@ -289,6 +290,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     check_reserve(loader, root);
     check_capacities(loader, root);
     check_labels(loader, root);
+    fr_loader_check_paths(loader, root);
     default_at_drain(loader, root);
     finish_topics(loader, root);
     check_folder(loader, root);

@@ -2,7 +2,12 @@
  * bounded size is allowed, because foreign names need not follow our grammar.
  *
  * A key is unique among the keys of its map, in which a slot or label without a key has its name.
- * Derived labels and computed slots are not in samples and have no key. */
+ * Derived labels and computed slots are not in samples and have no key.
+ *
+ * With `ingest.envelope` records are flat, and keys are paths: those of slots in the object `f`,
+ * those of labels and the event time in the record. Each value has one path, and no path leads
+ * through the value of another. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +22,12 @@ const char *fr_conf_slot_key(const struct fr_conf_slot *slot)
 const char *fr_conf_label_key(const struct fr_conf_label *label)
 {
     return label->key ? label->key : label->name;
+}
+
+const char *fr_conf_envelope_features(const struct fr_conf *conf)
+{
+    const char *f = conf->ingest.envelope_f;
+    return f && strcmp(f, "rest") != 0 ? f : NULL;
 }
 
 FR_READ(sample_key)
@@ -94,4 +105,64 @@ void fr_loader_label_keys(struct fr_loader *loader, const struct fr_node *node, 
     }
     if (own)
         refuse_twice(loader, node, path, keys, n);
+}
+
+/* ---- flat records ---- */
+
+enum { FLAT_PATH_MAX = 2 * FR_SAMPLE_KEY_MAX + 2, WHAT_MAX = FR_NAME_MAX + 16 };
+
+struct flat_path {
+    char text[FLAT_PATH_MAX], what[WHAT_MAX];
+};
+
+/* Returns whether the value at `path` is the value at `other` or inside it. */
+static bool leads_through(const char *path, const char *other)
+{
+    size_t size = strlen(other);
+    return strncmp(path, other, size) == 0 && (path[size] == '\0' || path[size] == '.');
+}
+
+static uint32_t collect_paths(const struct fr_conf *conf, struct flat_path *paths)
+{
+    const char *f = fr_conf_envelope_features(conf);
+    uint32_t n = 0;
+    if (conf->ingest.envelope_t) {
+        snprintf(paths[n].text, FLAT_PATH_MAX, "%s", conf->ingest.envelope_t);
+        snprintf(paths[n++].what, WHAT_MAX, "the event time");
+    }
+    for (uint32_t l = 0; l < conf->n_labels; l++) {
+        if (conf->labels[l].of != FR_NO_INDEX)
+            continue;
+        snprintf(paths[n].text, FLAT_PATH_MAX, "%s", fr_conf_label_key(&conf->labels[l]));
+        snprintf(paths[n++].what, WHAT_MAX, "label `%s`", conf->labels[l].name);
+    }
+    for (uint32_t s = 0; s < conf->n_slots; s++) {
+        if (conf->slots[s].source != FR_SOURCE_SAMPLE)
+            continue;
+        snprintf(paths[n].text, FLAT_PATH_MAX, "%s%s%s", f ? f : "", f ? "." : "", fr_conf_slot_key(&conf->slots[s]));
+        snprintf(paths[n++].what, WHAT_MAX, "slot `%s`", conf->slots[s].name);
+    }
+    return n;
+}
+
+void fr_loader_check_paths(struct fr_loader *loader, const struct fr_node *root)
+{
+    const struct fr_conf *conf = loader->conf;
+    const struct fr_node *node = fr_node_get(fr_node_get(root, "ingest"), "envelope");
+    if (!node || !conf->ingest.envelope)
+        return;
+    struct flat_path *paths = fr_arena_take(&loader->arena, (conf->n_slots + FR_LABELS_MAX + 1) * sizeof(*paths));
+    uint32_t n = collect_paths(conf, paths);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < n; k++) {
+            if (k == i || (k > i && strcmp(paths[i].text, paths[k].text) == 0) ||
+                !leads_through(paths[i].text, paths[k].text))
+                continue;
+            fr_refuse(loader, node, "ingest.envelope",
+                      "%s is at `%.80s` of a record and %s at `%.80s`; give each a path of its own (t, f, and `key` of "
+                      "slots and labels)",
+                      paths[k].what, paths[k].text, paths[i].what, paths[i].text);
+            return;
+        }
+    }
 }

@@ -171,7 +171,8 @@ static const char *remedy_of(const struct fr_proof *proof, bool of_files)
     if (proof->first.kind == FR_MALFORMED_SYNTAX)
         return "correct ingest.format or what is sent";
     if (proof->first.kind == FR_MALFORMED_FORM)
-        return "a sample is a map with `f`, `y` and `t`, see docs/formats/samples.md: correct what is sent";
+        return "a sample is a map with `f`, `y` and `t`, see docs/formats/samples.md: set ingest.envelope where records "
+               "are flat objects, or correct what is sent";
     return "correct what is sent (docs/formats/samples.md) or the configuration";
 }
 

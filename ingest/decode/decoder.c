@@ -33,6 +33,7 @@ static struct fr_decoder *decoder_new(const struct fr_conf *conf, enum fr_format
     fr_decode_labels_init(d);
     fr_staging_init(&d->staging, conf);
     fr_decode_names_init(&d->names, conf);
+    d->flat = conf->ingest.envelope && !scoring ? fr_decode_flat_new(conf) : NULL;
     fr_decode_computed_init(d);
     fr_decode_dense_init(d);
     fr_decode_weights_init(d);
@@ -55,6 +56,7 @@ void fr_decoder_free(struct fr_decoder *d)
         return;
     fr_staging_release(&d->staging);
     fr_decode_names_release(&d->names);
+    fr_decode_flat_free(d->flat);
     fr_key_set_release(&d->sample_keys);
     fr_key_set_release(&d->group_keys);
     fr_key_set_release(&d->member_keys);

@@ -249,6 +249,11 @@ static enum fr_status parse_block(struct fr_decoder *d, const struct mark *mark)
 
 enum fr_status fr_decode_map(struct fr_decoder *d)
 {
+    if (d->flat) {
+        uint32_t from = d->staging.n_samples;
+        enum fr_status status = fr_decode_flat(d);
+        return status == FR_OK ? finish_group(d, from, 0, "f") : status;
+    }
     struct mark mark = mark_of(&d->cursor);
     struct fr_decode_path path = d->path;
     bool foreign = false, any_unknown = d->staging.any_unknown;

@@ -2,10 +2,10 @@
  * they refuse a record.
  *
  * decoder.c: the record and arrays. reasons.c: reasons. forms.c: samples, groups. envelope.c: their
- * keys. unknown.c: names that are not configured. block.c, packed.c: blocks. values.c: slot to
- * value. compute_ids.c: slots computed from others. fields.c: y, w, u, t, s, p of a sample.
- * labels.c: derived labels and roles. All of them read from one cursor and write to the staging;
- * the first fault ends the record.
+ * keys. flat.c: flat records. unknown.c: names that are not configured. block.c, packed.c: blocks.
+ * values.c: slot to value. compute_ids.c: slots computed from others. fields.c: y, w, u, t, s, p of
+ * a sample. labels.c: derived labels and roles. All of them read from one cursor and write to the
+ * staging; the first fault ends the record.
  *
  * Owner: the thread that decodes. */
 #ifndef FR_DECODE_PARSE_H
@@ -95,6 +95,7 @@ struct fr_decoder {
     struct fr_buffer scratch;
     struct fr_staging staging;
     struct fr_slot_names names;
+    struct fr_flat *flat; /* NULL: records have the forms of forms.c */
     /* keys of the innermost sample; of the group or block; of the innermost `y`, `w` or `p` */
     struct fr_key_set sample_keys, group_keys, member_keys;
     uint64_t serial; /* the last serial number used */
@@ -224,6 +225,14 @@ void fr_decode_unknown_total(struct fr_decoder *d);
 /* Reads a sample, a group or (except inside an array) a block, after the first token of its map. */
 enum fr_status fr_decode_map(struct fr_decoder *d);
 
+/* ---- flat.c ---- */
+
+/* The paths of a configuration with ingest.envelope. */
+struct fr_flat *fr_decode_flat_new(const struct fr_conf *conf);
+void fr_decode_flat_free(struct fr_flat *flat);
+/* Reads a flat record, after the first token of its map, as one sample. */
+enum fr_status fr_decode_flat(struct fr_decoder *d);
+
 /* ---- block.c, packed.c ---- */
 
 enum fr_status fr_decode_block(struct fr_decoder *d, uint64_t n);
@@ -246,6 +255,10 @@ enum fr_status fr_decode_packed_slot(struct fr_decoder *d, uint32_t slot, struct
 
 /* Gets the next slot of a map; FR_NO_INDEX: the map is complete. Sets path.name. */
 enum fr_status fr_decode_slot_key(struct fr_decoder *d, const struct fr_slot_map *map, int32_t *slot);
+/* Marks the slot as named by this map, and sets path.name. FR_E_INVALID: the map had it before. */
+enum fr_status fr_decode_claim_slot(struct fr_decoder *d, const struct fr_slot_map *map, int32_t slot);
+/* Passes over and counts the value of a key that is no slot samples carry, or refuses the key. */
+enum fr_status fr_decode_other_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key);
 /* Reads a value as the entry of sample or group `at`; nil makes no entry. */
 enum fr_status fr_decode_value(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part, uint32_t at,
                                const struct fr_token *first);

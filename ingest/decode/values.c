@@ -398,9 +398,7 @@ static bool is_computed(const struct fr_decoder *d, const struct fr_token *key)
     return false;
 }
 
-/* Handles a key that is no slot that samples carry: it is counted and passed over, or is a
- * fault. */
-static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key)
+enum fr_status fr_decode_other_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key)
 {
     if (key->kind == FR_TOKEN_INT)
         return fr_decode_fail(d, FR_E_INVALID, "integer key %s: an index is not below 0", fr_decode_shown(d, key));
@@ -429,6 +427,11 @@ static inline enum fr_status claim_slot(struct fr_decoder *d, const struct fr_sl
     return FR_OK;
 }
 
+enum fr_status fr_decode_claim_slot(struct fr_decoder *d, const struct fr_slot_map *map, int32_t slot)
+{
+    return claim_slot(d, map, slot);
+}
+
 /* Gets the next slot. `previous`: the slot before it, or the beginning of a map of this kind
  * (fr_slot_names). */
 static inline enum fr_status next_slot(struct fr_decoder *d, const struct fr_slot_map *map, uint32_t previous,
@@ -448,7 +451,7 @@ static inline enum fr_status next_slot(struct fr_decoder *d, const struct fr_slo
             *slot = fr_decode_names_find(&d->names, &key, previous);
         if (*slot != FR_NO_INDEX)
             return claim_slot(d, map, *slot);
-        if ((status = unknown_slot(d, map, &key)) != FR_OK)
+        if ((status = fr_decode_other_slot(d, map, &key)) != FR_OK)
             return status;
     }
 }

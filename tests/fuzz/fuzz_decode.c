@@ -88,7 +88,7 @@ static void decode(struct target *target, const uint8_t *data, size_t size)
     append(target, true, n);
 }
 
-static void open_target(struct target *target, bool json, bool scoring)
+static void open_target(struct target *target, bool json, bool scoring, bool flat)
 {
     enum fr_format format = json ? FR_FORMAT_JSON : FR_FORMAT_MSGPACK;
     schema_init(&target->schema, FR_FORMAT_JSON);
@@ -99,6 +99,13 @@ static void open_target(struct target *target, bool json, bool scoring)
         target->schema.tasks[1].loss = FR_LOSS_MSE;
     }
     target->first = fr_decoder_new_scoring(&target->schema.conf, FR_FORMAT_JSON);
+    static char user_key[] = "f.user_id", click_key[] = "y.click", time_key[] = "t";
+    if (flat) { /* a sample is then a flat record, too */
+        target->schema.conf.ingest.envelope = true;
+        target->schema.conf.ingest.envelope_t = time_key;
+        target->schema.slots[SLOT_USER_ID].key = user_key;
+        target->schema.labels[LABEL_CLICK].key = click_key;
+    }
     target->schema.conf.ingest.format = (int)format;
     target->schema.conf.ingest.strict = !scoring;
     target->decoder =
@@ -109,10 +116,10 @@ static void open_target(struct target *target, bool json, bool scoring)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct target targets[4];
-    for (int i = 0; i < 4; i++) {
+    static struct target targets[6];
+    for (int i = 0; i < 6; i++) {
         if (!targets[i].decoder)
-            open_target(&targets[i], i & 1, i & 2);
+            open_target(&targets[i], i & 1, i & 2, i & 4);
         decode(&targets[i], data, size);
     }
     return 0;

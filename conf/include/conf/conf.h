@@ -253,6 +253,10 @@ struct fr_conf {
         uint32_t n_topics; /* at least one */
         char **topics;
         int format; /* enum fr_format */
+        /* `envelope: {t, f}` present: records are flat. Paths; NULL: the Kafka timestamp, and all
+         * keys of the record. */
+        bool envelope;
+        char *envelope_t, *envelope_f;
         enum fr_start start;
         int64_t start_ms; /* with FR_START_TIME: first record at or after this Kafka timestamp */
         /* `files`: JSON lines (.gz or not), read in order before Kafka; see docs/operating.md. */
@@ -384,6 +388,8 @@ uint32_t fr_conf_slot_numbers(const struct fr_conf_slot *slot);
 /* Return the name of the slot or label in samples. */
 const char *fr_conf_slot_key(const struct fr_conf_slot *slot);
 const char *fr_conf_label_key(const struct fr_conf_label *label);
+/* With ingest.envelope: the path of the object whose keys are slots; NULL: the record itself. */
+const char *fr_conf_envelope_features(const struct fr_conf *conf);
 /* Returns the width of a dense slot as a vector: fr_conf_slot_numbers, or dim * (n_boundaries + 1);
  * one more with an indicator. */
 uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot);

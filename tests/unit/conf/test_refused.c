@@ -71,6 +71,9 @@ static const struct row rows[] = {
     {"a_map_for_a_value", "batch_size: 256", "batch_size: {a: 1}"},
     {"a_value_for_a_map", "labels: {click: {}}", "labels: click"},
     {"an_unknown_choice", "", "ingest.format=msgpak"},
+    {"a_flat_record_with_two_values_at_one_path", "", "ingest.envelope={t: click}"},
+    {"a_flat_record_with_a_path_through_a_value", "", "ingest.envelope={t: price.at, f: rest}"},
+    {"an_empty_path_of_a_flat_record", "", "ingest.envelope={f: \"\"}"},
     /* ingest, export, metrics */
     {"both_topic_and_topics", "  topic: samples\n", "  topic: samples\n  topics: [samples]\n"},
     {"a_topic_twice", "  topic: samples\n", "  topics: [a, b, a]\n"},

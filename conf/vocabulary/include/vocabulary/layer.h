@@ -57,16 +57,20 @@ struct fr_layer_rule {
          "the concatenation (or that of every step of sequences) through one dense layer", .options = FR_LAYER_DENSES, \
          .required = FR_LAYER_UNITS, .one_unit = true)                                                                 \
     KIND(FR_LAYER_BI_INTERACTION, "bi_interaction", FR_REFS_FORM,                                                      \
-         "½((Σv)² − Σv²) over vectors of one width (He and Chua 2017)", .one_width = true, .inline_ = true)                               \
+         "½((Σv)² − Σv²) over vectors of one width (He and Chua 2017)", .one_width = true, .inline_ = true)            \
     KIND(FR_LAYER_SUM, "sum", FR_REFS_FORM,                                                                            \
-         "elementwise sum of pooled slots of one width (a wide part); of one sequence: pooling", .one_width = true, .inline_ = true)      \
-    KIND(FR_LAYER_ADD, "add", FR_REFS_FORM, "elementwise sum of vectors of one width", .one_width = true, .inline_ = true)                \
+         "elementwise sum of pooled slots of one width (a wide part); of one sequence: pooling", .one_width = true,    \
+         .inline_ = true)                                                                                              \
+    KIND(FR_LAYER_ADD, "add", FR_REFS_FORM, "elementwise sum of vectors of one width", .one_width = true,              \
+         .inline_ = true)                                                                                              \
     FR_STEP_LAYERS(KIND)                                                                                               \
-    KIND(FR_LAYER_MULTIPLY, "multiply", FR_REFS_FORM, "elementwise product of vectors of one width", .one_width = true, .inline_ = true)  \
+    KIND(FR_LAYER_MULTIPLY, "multiply", FR_REFS_FORM, "elementwise product of vectors of one width",                   \
+         .one_width = true, .inline_ = true)                                                                           \
     KIND(FR_LAYER_FM, "fm", FR_REFS_FORM, "Σ over the elements of bi_interaction: width 1 (Rendle 2010)",              \
-         .refs_min = 2, .one_width = true, .inline_ = true)                                                                               \
+         .refs_min = 2, .one_width = true, .inline_ = true)                                                            \
     KIND(FR_LAYER_DOT_INTERACTION, "dot_interaction", FR_REFS_FORM,                                                    \
-         "dot products of all pairs of n vectors of one width: n(n−1)/2 (DLRM)", .refs_min = 2, .one_width = true, .inline_ = true)       \
+         "dot products of all pairs of n vectors of one width: n(n−1)/2 (DLRM)", .refs_min = 2, .one_width = true,     \
+         .inline_ = true)                                                                                              \
     /* x_{l+1} = x_0 o (W x_l + b) + x_l, `depth` times; `rank` r: W = U V */                                          \
     KIND(FR_LAYER_CROSS, "cross", FR_REFS_FORM,                                                                        \
          "x₀ ∘ (Wx + b) + x on the concatenation, `depth` times (DCN-v2, Wang et al. 2021)",                           \

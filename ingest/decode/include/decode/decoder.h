@@ -74,8 +74,9 @@ enum fr_future { FR_FUTURE_NONE, FR_FUTURE_TIMESTAMP, FR_FUTURE_CLOCK, FR_FUTURE
 /* Borrows the conf until fr_decoder_free. ingest.record_max, max_ids and max_len of 0 mean their
  * documented defaults. */
 struct fr_decoder *fr_decoder_new(const struct fr_conf *conf);
-/* Makes a decoder for scoring: the format is given, `y` and `t` may be absent (t is then the
- * timestamp), and there is no future_max. The model part of the conf suffices. */
+/* Makes a decoder for scoring: the format is given, records have the form of a sample (not
+ * ingest.envelope), `y` and `t` may be absent (t is then the timestamp), and there is no
+ * future_max. The model part of the conf suffices. */
 struct fr_decoder *fr_decoder_new_scoring(const struct fr_conf *conf, enum fr_format format);
 void fr_decoder_free(struct fr_decoder *decoder);
 
