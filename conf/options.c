@@ -399,7 +399,6 @@ const struct fr_option fr_options[] = {
     OPTIMIZER("network.layers.*.optimizer", IN(fr_conf_layer, optimizer), FR_LAYER_OPTIMIZERS,
               "update rule of this layer", .computed = "`network.optimizer`", .takes = FR_LAYER_OPTIMIZER,
               .present = IN(fr_conf_layer, has_optimizer), .views = TRAINING),
-    LATER("network.layers.*.max", "elementwise maximum"),
     LATER("network.layers.*.batch_norm", "normalisation"),
 
     ENTRIES("tasks", fr_conf, tasks, n_tasks, fr_conf_task, 1, FR_TASKS_MAX, "list of tasks", "what is predicted",

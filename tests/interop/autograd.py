@@ -18,6 +18,7 @@ import concurrent.futures
 import copy
 import os
 import pathlib
+import runpy
 import sys
 import time
 import warnings
@@ -38,6 +39,7 @@ import autograd_draw  # noqa: E402
 import autograd_learner  # noqa: E402
 import autograd_rules  # noqa: E402
 
+KINDS = runpy.run_path(str(SOURCE / "replica/python/freshet/_kinds.py"))
 SEEDS = (1, 101)  # of CI
 DAEMONS = 8  # at once: a run waits for acknowledgements most of its time
 NOISE_SHARE_MAX = 0.02  # of all tensors: those too near to rounding to be compared
@@ -357,6 +359,9 @@ def main():
         seeds = range(*map(int, options.seeds.split(":")))
     elif options.seed is not None:
         seeds = [options.seed]
+    network = autograd_learner.autograd_network
+    unknown = (set(KINDS["OPERATIONS"]) - set(network.OPERATIONS)) | (set(KINDS["ROW_POOLINGS"]) - set(network.POOLINGS))
+    assert not unknown, f"operations and poolings that the PyTorch side lacks: {unknown}"
     mutation = (options.mutate, 0.7 if options.mutate.startswith("option ") else 1.02) if options.mutate else None
     begin = time.monotonic()
     with Workspace() as work, Broker() as broker, concurrent.futures.ThreadPoolExecutor(DAEMONS) as pool:

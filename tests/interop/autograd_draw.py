@@ -170,7 +170,7 @@ class Drawing:
         for ref in refs:
             slot = self.slot_specs.get(ref.split(".")[0], {})
             if slot and slot.get("kind") != "dense" and self.chance(0.3):
-                out.append({self.r.choice(["sum", "mean", "sqrtn"]): ref})
+                out.append({self.r.choice(autograd_network.POOLINGS): ref})
             elif self.chance(0.12):
                 out.append({self.r.choice(["stop_gradient", "bias", "concat", "layer_norm"] if self.vectors.get(ref, 0) > 2 else ["stop_gradient", "bias"]): ref})
             else:
@@ -231,11 +231,11 @@ class Drawing:
             poolable = [x for x, w in self.sequences.items() if w == width and x.split(".")[0] in self.slot_specs]
             written = [{r.choice(["sum", "mean"]): x} if self.chance(0.3) else x for x in refs]
             if poolable and self.chance(0.4):
-                written.append({r.choice(["sum", "mean", "sqrtn"]): r.choice(poolable)})
+                written.append({r.choice(autograd_network.POOLINGS): r.choice(poolable)})
             self.add(name, width, {op: written})
         elif op in ("pool", "last"):
             read, = self.take(self.sequences, 1)
-            self.add(name, self.sequences[read], {r.choice(["sum", "mean", "sqrtn"]) if op == "pool" else "last": read})
+            self.add(name, self.sequences[read], {r.choice(autograd_network.POOLINGS) if op == "pool" else "last": read})
         elif op == "sequence concat":
             refs = self.take(self.sequences, r.randrange(1, 4))
             self.add(name, sum(self.sequences[x] for x in refs), {"concat": refs}, sequence=True)
@@ -286,7 +286,7 @@ class Drawing:
             self.layer(f"l{i}", self.r.choice(self.OPERATIONS))
         for name in [x for x in self.unused if x in self.sequences]:  # what nobody read is read by the tasks
             self.unused.remove(name)
-            self.add(name + "p", self.sequences[name], {self.r.choice(["sum", "mean", "sqrtn", "last"]): name})
+            self.add(name + "p", self.sequences[name], {self.r.choice([*autograd_network.POOLINGS, "last"]): name})
         network = {"layers": self.layers}
         if self.optimizers or self.chance(0.5):
             network["optimizer"] = self.optimizer(autograd_rules.LAYER_KINDS)
@@ -411,7 +411,7 @@ class Drawing:
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "gelu", "prelu", "dice", "leaky_relu")
 LOSSES = ("logloss", "mse", "pairwise", "focal", "product", "mse of two vectors", "next_step")
-TERMS = ([f"layer {op}" for op in autograd_network.OPERATIONS] + [f"activation {kind}" for kind in ACTIVATIONS] + [f"pool {kind}" for kind in ("sum", "mean", "sqrtn")] +
+TERMS = ([f"layer {op}" for op in autograd_network.OPERATIONS] + [f"activation {kind}" for kind in ACTIVATIONS] + [f"pool {kind}" for kind in autograd_network.POOLINGS] +
          [f"loss {kind}" for kind in LOSSES] + [f"rows by {kind}" for kind in autograd_rules.ROW_KINDS] + [f"layers by {kind}" for kind in autograd_rules.LAYER_KINDS] +
          [f"option {name}" for name in autograd_rules.OPTIONS] +
          [f"transform {kind}" for kind in ("clip", "log1p", "time_of_day", "time_of_week", "standardize", "bucketize")] +

@@ -15,9 +15,9 @@ import autograd_rules
 Steps = collections.namedtuple("Steps", "values there masked")
 Ref = collections.namedtuple("Ref", "kind name part pooling", defaults=(None, None))  # kinds: layer, number, pooled, steps
 Layer = collections.namedtuple("Layer", "name op roles options")
-POOLINGS = ("sum", "mean", "sqrtn")
+POOLINGS = ("sum", "mean", "sqrtn", "max")
 ROLES = {"attention": ("query", "keys"), "augru": ("query", "keys"), "mixture": ("gate", "experts")}
-OPERATIONS = ("concat", "mlp", "dense", "bi_interaction", "sum", "add", "mean", "sqrtn", "last", "multiply", "fm", "dot_interaction", "cross", "bias", "layer_norm",
+OPERATIONS = ("concat", "mlp", "dense", "bi_interaction", "sum", "add", "mean", "sqrtn", "max", "last", "multiply", "fm", "dot_interaction", "cross", "bias", "layer_norm",
               "dropout", "activate", "stop_gradient", "attention", "gru", "augru", "experts", "mixture")
 LAYER_NORM_EPSILON, DICE_EPSILON = 1e-5, 1e-9
 
@@ -33,6 +33,12 @@ class ScaledGradient(torch.autograd.Function):
     @staticmethod
     def backward(context, gradient):
         return gradient * context.factor, None
+
+
+def largest(x, counts):
+    """[n, k, d] -> [n, d]: the largest value of those that count, zeros where none does. Of equal values the first has the gradient."""
+    most = torch.where(counts[..., None], x, -math.inf).max(1).values
+    return torch.where(counts.any(1, keepdim=True), most, 0.0)
 
 
 def as_list(x):
@@ -129,7 +135,7 @@ class Network:
         op = layer.op
         if op in ("mlp", "dense", "gru"):
             width = units[-1]
-        elif op in ("bi_interaction", "sum", "add", "multiply", "mean", "sqrtn", "last"):
+        elif op in ("bi_interaction", "sum", "add", "multiply", "mean", "sqrtn", "max", "last"):
             width = widths[0][0]
         elif op == "fm":
             width = 1
@@ -299,6 +305,8 @@ class Forward:
         column = self.batch.columns[ref.name]
         rows = self.rows[self.network.slots[ref.name]["table"], ref.part]
         weights = torch.where(column.there, column.weights, 0.0)
+        if ref.pooling == "max":
+            return self.mutated("pool max", largest(weights[..., None] * rows[column.keys], column.there & ~column.masked))
         summed = torch.einsum("nk,nkd->nd", weights, rows[column.keys])
         if ref.pooling == "sum":
             return self.mutated("pool sum", summed)
@@ -422,11 +430,13 @@ class Forward:
         x = self.steps(layer.roles[0][0])
         if layer.op == "last":
             return x.values[:, -1]
+        if layer.op == "max":
+            return largest(x.values, x.there & ~x.masked)
         summed = torch.where((x.there & ~x.masked)[..., None], x.values, 0.0).sum(1)
         length = x.there.sum(1, keepdim=True).clamp(min=1).to(summed.dtype)
         return summed / {"sum": 1, "mean": length, "sqrtn": length.sqrt()}[layer.op]
 
-    op_mean = op_sqrtn = op_last = pool
+    op_mean = op_sqrtn = op_max = op_last = pool
 
     def op_cross(self, layer):
         x0 = x = self.joined(layer.roles[0])

@@ -25,7 +25,7 @@ KINDS = runpy.run_path(str(SOURCE / "replica/python/freshet/_kinds.py"))  # what
 LAYERS = [
     {"name": "x", "concat": ["user_id", "item_id.v", {"mean": "tags.v"}, "price", "age", "plain"]},
     {"name": "f", "fm": ["user_id", "item_id.v", {"sqrtn": "tags.v"}]},
-    {"name": "bi", "bi_interaction": ["user_id", "item_id.v", {"sum": "history.v"}]},
+    {"name": "bi", "bi_interaction": ["user_id", "item_id.v", {"sum": "history.v"}, {"max": "tags.v"}]},
     {"name": "dot", "dot_interaction": ["user_id", "item_id.v", "bi", {"mean": "tags.v"}]},
     {"name": "att", "attention": {"query": "item_id.v", "keys": "history.v"}, "units": [6]},
     {"name": "soft", "attention": {"query": "item_id.v", "keys": "history.v"}, "units": [5], "activation": "sigmoid", "softmax": True},
@@ -41,6 +41,7 @@ LAYERS = [
     {"name": "mean_steps", "mean": "steps"},
     {"name": "root_steps", "sqrtn": "steps"},
     {"name": "all_steps", "sum": "steps"},
+    {"name": "max_steps", "max": "steps"},
     {"name": "last_step", "last": "steps"},
     {"name": "states", "gru": ["history.v"], "units": 5},
     {"name": "last_state", "last": "states"},
@@ -48,7 +49,7 @@ LAYERS = [
     {"name": "interest", "augru": {"query": ["item_id.v", "price"], "keys": "states"}},
     {"name": "ex", "experts": "x", "count": 2, "units": [5, 3]},
     {"name": "mix", "mixture": {"gate": "x", "experts": "ex"}},
-    {"name": "h", "mlp": ["x", "f", "dot", "att", "soft", "full", "low", "norm", "drop", "stop", "mean_steps", "root_steps", "all_steps", "last_step", "last_state", "mean_state", "interest", "mix"],
+    {"name": "h", "mlp": ["x", "f", "dot", "att", "soft", "full", "low", "norm", "drop", "stop", "mean_steps", "root_steps", "all_steps", "max_steps", "last_step", "last_state", "mean_state", "interest", "mix"],
      "units": [8, 6], "activation": "dice"},
     {"name": "g", "dense": "h", "units": 5, "activation": "prelu"},
     {"name": "z", "dense": ["g", "norm"], "units": 1},
@@ -361,7 +362,11 @@ class Cases:
         assert outputs == ["logit(click)", "click", "logit(buy)", "buy", "both", "logit(rating)", "rating", *(name for of in of_losses for name in (f"logit({of})", of))], outputs
         session = onnxruntime.InferenceSession(str(self.path / "net.onnx"), providers=["CPUExecutionProvider"])
         picked = self.samples[:CHECKED]
-        inputs = self.inputs({i.name for i in session.get_inputs()}, picked)
+        read = {i.name for i in session.get_inputs()}
+        untried = [op for op in KINDS["OPERATIONS"] if not any(op in layer for layer in LAYERS)]
+        untried += [pooling for pooling in KINDS["ROW_POOLINGS"] if not any(name.startswith(pooling + "(") for name in read)]
+        assert not untried, f"not tried: {untried}"
+        inputs = self.inputs(read, picked)
         names = [o.name for o in session.get_outputs()]
         got = dict(zip(names, session.run(names, inputs)))
         wanted = self.replica.score(picked)
@@ -413,7 +418,11 @@ class Cases:
                 for f in features:
                     ids = f.get(slot)
                     ids = (ids if isinstance(ids, list) else [] if ids is None else [ids])[-6 if slot == "history" else -1024:]
-                    values = self.replica.lookup(slot=slot, ids=ids, part=part)[0] if ids else np.zeros((0, {"w": 1}.get(part, DIM)), np.float32)
+                    dim = {"w": 1}.get(part, DIM)
+                    values, found = self.replica.lookup(slot=slot, ids=ids, part=part) if ids else (np.zeros((0, dim), np.float32), np.zeros(0, bool))
+                    if pooling == "max":
+                        rows.append(values[found].max(0) if found.any() else np.zeros(dim, np.float32))
+                        continue
                     rows.append(values.sum(0) / {"sum": 1, "mean": max(len(ids), 1), "sqrtn": math.sqrt(max(len(ids), 1))}[pooling])
                 out[name] = np.array(rows, np.float32)
             elif name == "history.v":

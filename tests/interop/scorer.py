@@ -85,6 +85,8 @@ class Scorer:
     def pooled(self, pooling, ref):
         rows, dim = self.read(ref)
         weights = np.array([weight for _, weight in rows])
+        if pooling == "max":
+            return np.max([weight * np.array(row) for row, weight in rows if row is not None] or [np.zeros(dim)], 0)
         total = sum((weight * np.array(row) for row, weight in rows if row is not None), np.zeros(dim))
         below = {"sum": 1.0, "mean": weights.sum(), "sqrtn": math.sqrt((weights ** 2).sum())}[pooling]
         return total / below if len(rows) and below else np.zeros(dim)
@@ -220,6 +222,10 @@ class Scorer:
     def op_sqrtn(self, layer, refs):
         x = self.value(refs[0])
         return self.op_sum(layer, refs) / math.sqrt(max(len(x.values), 1))
+
+    def op_max(self, layer, refs):
+        x = self.value(refs[0])
+        return x.values[~x.masked].max(0) if (~x.masked).any() else np.zeros(x.values.shape[1])
 
     def op_last(self, layer, refs):
         x = self.value(refs[0])

@@ -9,6 +9,7 @@ import math
 import pathlib
 import random
 import re
+import runpy
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -18,6 +19,7 @@ from harness import *  # noqa: E402,F403
 import delta  # noqa: E402
 import scorer  # noqa: E402
 
+KINDS = runpy.run_path(str(SOURCE / "replica/python/freshet/_kinds.py"))
 TRAINED, SCORED, IDS = 700, 100, 25
 BEGIN_MS = 1767225600000
 FIELDS = [f"C{i + 1}" for i in range(26)]
@@ -58,7 +60,7 @@ EVERY = {
     "labels": {"click": {}, "buy": {}, "rating": {}},
     "network": {"layers": [
         {"name": "x", "concat": ["user_id", "item_id.v", {"mean": "tags.v"}, "city", "age_bucket", {"sqrtn": "city_x_tag.v"}, "price", "age", "plain", "seen_at", "week", "narrow"]},
-        {"name": "f", "fm": ["user_id", "item_id.v", {"sqrtn": "tags.v"}]}, {"name": "bi", "bi_interaction": ["user_id", "item_id.v", {"sum": "history.v"}]},
+        {"name": "f", "fm": ["user_id", "item_id.v", {"sqrtn": "tags.v"}]}, {"name": "bi", "bi_interaction": ["user_id", "item_id.v", {"sum": "history.v"}, {"max": "tags.v"}]},
         {"name": "dot", "dot_interaction": ["user_id", "item_id.v", "bi", {"mean": "tags.v"}]},
         {"name": "pairs", "concat": ["history.v", "categories"]},
         {"name": "att", "attention": {"query": ["item_id.v", "user_id"], "keys": ["history.v", "categories"]}, "units": [6, 5], "activation": "dice"},
@@ -66,12 +68,12 @@ EVERY = {
         {"name": "full", "cross": "x", "depth": 2}, {"name": "low", "cross": "x", "depth": 2, "rank": 3},
         {"name": "mul", "multiply": ["user_id", "item_id.v"]}, {"name": "norm", "layer_norm": "x"},
         {"name": "shift", "bias": "mul"}, {"name": "soften", "activate": "shift", "activation": "gelu"}, {"name": "drop", "dropout": "soften", "rate": 0.2}, {"name": "stop", "stop_gradient": "mul"},
-        {"name": "steps", "dense": ["history.v", "categories"], "units": 4, "activation": "leaky_relu"}, {"name": "mean_steps", "mean": "steps"}, {"name": "root_steps", "sqrtn": "steps"},
+        {"name": "steps", "dense": ["history.v", "categories"], "units": 4, "activation": "leaky_relu"}, {"name": "mean_steps", "mean": "steps"}, {"name": "root_steps", "sqrtn": "steps"}, {"name": "max_steps", "max": "steps"},
         {"name": "all_steps", "sum": "steps"}, {"name": "last_step", "last": "steps"}, {"name": "newest", "last": "history.v"}, {"name": "last_pair", "mean": "pairs"},
         {"name": "states", "gru": ["history.v"], "units": 5}, {"name": "last_state", "last": "states"}, {"name": "mean_state", "mean": "states"},
         {"name": "interest", "augru": {"query": ["item_id.v", "price"], "keys": "states"}},
         {"name": "ex", "experts": "x", "count": 2, "units": [5, 3], "activation": "prelu"}, {"name": "mix", "mixture": {"gate": "x", "experts": "ex"}},
-        {"name": "h", "mlp": ["x", "f", "dot", "att", "soft", "full", "low", "norm", "drop", "stop", "mean_steps", "root_steps", "all_steps", "last_step", "newest", "last_pair", "last_state", "mean_state", "interest", "mix"],
+        {"name": "h", "mlp": ["x", "f", "dot", "att", "soft", "full", "low", "norm", "drop", "stop", "mean_steps", "root_steps", "max_steps", "all_steps", "last_step", "newest", "last_pair", "last_state", "mean_state", "interest", "mix"],
          "units": [8, 6], "activation": "dice"},
         {"name": "g", "dense": "h", "units": 5, "activation": "prelu"}, {"name": "z", "dense": ["g", "norm"], "units": 1},
         {"name": "wide", "sum": ["item_id.w", {"sum": "history.w"}]}, {"name": "out", "add": ["z", "wide"]},
@@ -202,8 +204,9 @@ class Cases:
         replica, scored, wanted = self.agrees("every")
         cfg = json.loads(replica.model)
         used = {key for layer in cfg["layers"] for key in layer}
-        known = {name[3:] for name in dir(scorer.Scorer) if name.startswith("op_")}
-        assert known <= used, f"not tried: {known - used}"
+        pooled = set(re.findall(r'{"(\w+)":"[\w.]+"}', replica.model))
+        untried = (set(KINDS["OPERATIONS"]) - used) | (set(KINDS["ROW_POOLINGS"]) - pooled)
+        assert not untried, f"not tried: {untried}"
         without = scorer.Scorer(json.dumps({key: value for key, value in cfg.items() if key != "key_seed"}), replica.rows, replica.dense)
         assert all(without.score(s["f"])["click"] != w["click"] for s, w in zip(scored, wanted)), "keys are made with key_seed"
 

@@ -36,6 +36,8 @@ static inline struct fr_reference_pooling fr_reference_pooling(enum fr_pooling k
     switch (kind) {
     case FR_POOL_SUM:
         break;
+    case FR_POOL_MAX:
+        return (struct fr_reference_pooling){.scale = 1.0, .sign = 1};
     case FR_POOL_LAST:
         return (struct fr_reference_pooling){.scale = 1.0, .newest = true};
     case FR_POOL_MEAN:

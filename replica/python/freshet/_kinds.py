@@ -12,11 +12,13 @@ ROW_POOLINGS = (
     "sum",
     "mean",
     "sqrtn",
+    "max",
 )
 STEP_POOLINGS = (
     "sum",
     "mean",
     "sqrtn",
+    "max",
     "last",
 )
 OPERATIONS = (
@@ -28,6 +30,7 @@ OPERATIONS = (
     "add",
     "mean",
     "sqrtn",
+    "max",
     "last",
     "multiply",
     "fm",

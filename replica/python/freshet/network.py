@@ -1,6 +1,6 @@
 """The dense network of a model as an ONNX graph whose inputs are embeddings: what a serving stack with an embedding store of its own needs besides the tables.
 
-Inputs are float32. `<pooling>(<slot>.<part>)` [N, dim] is the pooled rows of a slot (sum, mean or sqrtn; rows that are not there are zeros, docs/models.md), `<slot>` [N, dim]
+Inputs are float32. `<pooling>(<slot>.<part>)` [N, dim] is the pooled rows of a slot (sum, mean, sqrtn or max; rows that are not there are zeros, docs/models.md), `<slot>` [N, dim]
 of a dense slot its numbers as samples carry them, NaN where the value is missing. A sequence that is read step by step comes as `<slot>.<part>` [N, T, dim] with the
 newest step last, `<slot>.there` bool [N, T] (there is such a step) and `<slot>.masked` bool [N, T] (its row is not there); all sequences of a call have one T >= 1.
 Outputs are the scores, by task, and `logit(<task>)`."""
@@ -231,6 +231,13 @@ class _Graph:
 
     def op_sqrtn(self, layer: Any, refs: Any) -> Any:
         return self.pooled(refs[0], "sqrtn")
+
+    def op_max(self, layer: Any, refs: Any) -> Any:
+        x = self.steps(refs[0])
+        counts = self.wide(x.counts)
+        counted = self.node("ReduceMax", self.node("Cast", counts, to=self.onnx.TensorProto.FLOAT), axes=[1], keepdims=0)
+        largest = self.node("ReduceMax", self.node("Where", counts, x.values, self.constant(-np.inf)), axes=[1], keepdims=0)
+        return self.node("Where", self.node("Greater", counted, self.constant(0.0)), largest, self.constant(0.0))
 
     def op_last(self, layer: Any, refs: Any) -> Any:
         return self.node("Gather", self.steps(refs[0]).values, self.constant(-1, np.int64), axis=1)

@@ -201,6 +201,37 @@ static bool has_option(size_t begin, size_t end)
     return found;
 }
 
+/* A word that is kept for a later version is refused before the operation is looked for. */
+FR_CASE(no_operation_is_kept_for_a_later_version)
+{
+    static const char layer[] = "network.layers.*.";
+    for (size_t i = 0; i < fr_options_count; i++) {
+        enum fr_layer_op op;
+        const char *path = fr_options[i].path;
+        if (fr_options[i].type == FR_OPTION_LATER && strncmp(path, layer, sizeof(layer) - 1) == 0 &&
+            fr_layer_op_parse(path + sizeof(layer) - 1, &op))
+            fail_msg("conf/options.c keeps the operation %s for a later version", path);
+    }
+}
+
+#define NAME_IN_CODE(name, text, ...) "`" text "`",
+#define NAME_OF_POOLED_SLOT(name, text, ...) "`{\"" text "\": ",
+
+/* Another program scores from this text alone. */
+FR_CASE(the_format_of_deltas_explains_every_operation_and_pooling)
+{
+    static const char *const names[] = {FR_LAYER_OPS(NAME_IN_CODE) FR_ROW_POOLINGS(NAME_OF_POOLED_SLOT)};
+    struct fr_buffer text = read_file(FR_SOURCE_DIR "/docs/formats/deltas.md");
+    const char *formulas = strstr((const char *)text.data, "### Formulas and parameters");
+    assert_non_null(formulas);
+    for (size_t i = 0; i < FR_ARRAY_LEN(names); i++) {
+        const char *begin = names[i][1] == '{' ? (const char *)text.data : formulas;
+        if (!strstr(begin, names[i]))
+            fail_msg("docs/formats/deltas.md does not explain %s", names[i]);
+    }
+    fr_buffer_release(&text);
+}
+
 /* The name cannot be in parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define ASSERT_HAS_OPTION(name, text, number, rule)                                                                    \
     if (!has_option(offsetof(struct fr_conf_table, expire.rule),                                                       \
@@ -217,6 +248,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_lists_of_the_python_package_are_those_of_the_vocabulary),
         cmocka_unit_test(the_lists_in_the_texts_are_those_of_the_vocabulary),
+        cmocka_unit_test(no_operation_is_kept_for_a_later_version),
+        cmocka_unit_test(the_format_of_deltas_explains_every_operation_and_pooling),
         cmocka_unit_test(every_rule_of_expiry_has_options),
     };
     return cmocka_run_group_tests_name("conf kinds", tests, NULL, NULL);

@@ -219,6 +219,7 @@ FR_CASE(a_model_that_is_not_what_it_should_be_is_refused)
         {"\"user_id.v\"", "\"user_id.w\"", "no part `w`"},
         {"\"user_id.v\"", "\"nobody.v\"", "unknown slot or layer"},
         {"{\"sum\":\"user_id.v\"}", "\"user_id\"", "canonical"},
+        {"{\"sum\":\"user_id.v\"}", "{\"median\":\"user_id.v\"}", "`median` inside an argument is not an operation"},
         {"\"mlp\":[\"x\"]", "\"mlp\":[\"out\"]", "reads itself"},
         {"\"mlp\":[\"x\"]", "\"mlp\":[]", "0 entries"},
         {"\"mlp\":[\"x\"]", "\"transformer\":[\"x\"]", "unknown key `transformer`"},

@@ -160,7 +160,6 @@ static const struct row rows[] = {
     {"an_unknown_part", LAYER_X, "{name: x, concat: [item_id.u]}"},
     {"a_part_of_a_dense_slot", LAYER_X, "{name: x, concat: [price.v]}"},
     {"a_pooled_dense_slot", LAYER_X, "{name: x, concat: [{sum: price}]}"},
-    {"a_maximum", LAYER_X, "{name: x, max: [price]}"},
     {"batch_normalization", LAYER_X, "{name: x, batch_norm: [price]}"},
     {"an_unknown_operation", LAYER_X, "{name: x, concatt: [price]}"},
     {"two_operations", LAYER_X, "{name: x, concat: [price], add: [price]}"},

@@ -40,15 +40,16 @@ struct network {
 
 static const struct network nx_networks[] = {
     {"concatenations",
-     NX_HEAD "network:\n"
-             "  layers:\n"
-             "    - {name: x, concat: [user_id, price, item_id.v, {mean: history.v}, age, {sqrtn: clicks.v}, hour]}\n"
-             "    - {name: y, concat: [x, price, {last: clicks.v}]}\n"
-             "    - {name: h, mlp: [y], units: [9, 5], activation: tanh}\n"
-             "    - {name: g, dense: [x, user_id], units: 3, activation: sigmoid}\n"
-             "    - {name: z, dense: [h, g], units: 1}\n"
-             "    - {name: wide, sum: [item_id.w, {sum: history.w}]}\n"
-             "    - {name: out, add: [z, wide]}\n" NX_ONE_TASK,
+     NX_HEAD
+     "network:\n"
+     "  layers:\n"
+     "    - {name: x, concat: [user_id, price, item_id.v, {mean: history.v}, age, {sqrtn: clicks.v}, {max: clicks.v}, hour]}\n"
+     "    - {name: y, concat: [x, price, {last: clicks.v}]}\n"
+     "    - {name: h, mlp: [y], units: [9, 5], activation: tanh}\n"
+     "    - {name: g, dense: [x, user_id], units: 3, activation: sigmoid}\n"
+     "    - {name: z, dense: [h, g], units: 1}\n"
+     "    - {name: wide, sum: [item_id.w, {sum: history.w}]}\n"
+     "    - {name: out, add: [z, wide]}\n" NX_ONE_TASK,
      false},
     {"interactions",
      NX_HEAD "network:\n"
@@ -104,8 +105,9 @@ static const struct network nx_networks[] = {
              "    - {name: l, last: g}\n"
              "    - {name: m, mean: d}\n"
              "    - {name: r, sqrtn: d}\n"
+             "    - {name: k, max: d}\n"
              "    - {name: t, sum: d}\n"
-             "    - {name: out, dense: [e, l, m, r, t, user_id], units: 1}\n" NX_ONE_TASK "losses:\n"
+             "    - {name: out, dense: [e, k, l, m, r, t, user_id], units: 1}\n" NX_ONE_TASK "losses:\n"
              "  - {name: next, next_step: {states: g, positives: clicks.v, negatives: noise.v}, weight: 0.3}\n",
      false},
     {"experts",

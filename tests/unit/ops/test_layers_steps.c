@@ -51,6 +51,7 @@ FR_CASE(masked_steps_add_nothing_but_count_and_the_last_step_is_the_newest_row)
     static const float want[][3] = {[FR_POOL_SUM] = {5.0f, 0.0f, 0.0f},
                                     [FR_POOL_MEAN] = {1.25f, 0.0f, 0.0f},
                                     [FR_POOL_SQRTN] = {2.5f, 0.0f, 0.0f},
+                                    [FR_POOL_MAX] = {4.0f, 0.0f, 0.0f},
                                     [FR_POOL_LAST] = {8.0f, 0.0f, 9.0f}};
     for (size_t b = 0; b < list.n; b++) {
         for (size_t k = 0; k < FR_ARRAY_LEN(poolings); k++) {

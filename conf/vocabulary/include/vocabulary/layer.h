@@ -111,6 +111,8 @@ struct fr_layer_rule {
     KIND(FR_LAYER_MEAN, "mean", "ref", "mean of the steps of a sequence, or of a slot's rows", .refs_max = 1,          \
          .inline_ = true)                                                                                              \
     KIND(FR_LAYER_SQRTN, "sqrtn", "ref", "their sum divided by √Σw²", .refs_max = 1, .inline_ = true)                  \
+    KIND(FR_LAYER_MAX, "max", "ref", "largest value of the steps, or of a slot's weighted rows, in each column",       \
+         .refs_max = 1, .inline_ = true)                                                                               \
     KIND(FR_LAYER_LAST, "last", "ref", "the newest step of a sequence", .refs_max = 1, .inline_ = true)
 
 FR_KINDS(fr_layer_op, FR_LAYER_OPS)

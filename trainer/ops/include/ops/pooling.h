@@ -60,6 +60,8 @@ FR_POOLING_FUNCTION bool fr_pooling_chooses(enum fr_pooling kind)
     case FR_POOLED_ALL:
     case FR_POOLED_NEWEST:
         break;
+    case FR_POOLED_LARGEST:
+        return true;
     }
     return false;
 }
@@ -72,6 +74,9 @@ FR_POOLING_FUNCTION bool fr_pooling_prefers(enum fr_pooling kind, float value, f
     switch (fr_pooling_taking(kind)) {
     case FR_POOLED_ALL:
     case FR_POOLED_NEWEST:
+        break;
+    case FR_POOLED_LARGEST:
+        better = value > chosen;
         break;
     }
     return better || (value != value && chosen == chosen);
@@ -123,6 +128,7 @@ FR_POOLING_FUNCTION bool fr_pooling_takes_step(const struct fr_pool_steps *c, ui
 {
     switch (fr_pooling_taking(c->kind)) {
     case FR_POOLED_ALL:
+    case FR_POOLED_LARGEST:
         break;
     case FR_POOLED_NEWEST:
         return p + 1 == end;
