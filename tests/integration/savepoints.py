@@ -166,7 +166,7 @@ class Cases:
         assert "this state is of timeline 1" in fenced.log() and "--new-timeline 1)" in fenced.log(), fenced.log()
         early = self.daemon(LOCKSTEP, "lockstep", "half", [topic], arguments=["--new-timeline", "2"], wait_http=False)
         early.expect_exit(3)
-        assert "this state is of timeline 1; name the one" in early.log(), early.log()
+        assert "this state is of timeline 1; name the timeline to leave" in early.log(), early.log()
         again = self.lockstep("half", [topic], arguments=["--new-timeline", "1"])
         assert "event=new_timeline timeline=2" in again.log() and "instead=4" in again.log(), again.log()
         self.expect_followed("half", "half.delta", 4)
