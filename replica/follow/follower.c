@@ -286,7 +286,8 @@ static void note_passed(struct fr_follower *follower, const struct fr_consumed *
         if (follower->state == FR_FOLLOWER_LACKS_BEGINNING)
             fr_follower_change_state(follower, FR_FOLLOWER_TIMELINE_BEGUN);
     }
-    bool later = record->timeline > event->timeline || record->epoch > event->epoch;
+    bool later =
+        record->timeline > event->timeline || (record->timeline == event->timeline && record->epoch > event->epoch);
     if (!event->stale || event->reloaded || !later || record->timeline != follower->newest_timeline ||
         follower->state == FR_FOLLOWER_LACKS_BEGINNING)
         return;

@@ -273,6 +273,20 @@ FR_CASE(a_snapshot_is_followed_by_the_epochs_after_it)
     step_until(FR_FOLLOWER_CONTINUES, FR_FOLLOWER_PASSED_OVER, FR_FOLLOWER_LACKS_BEGINNING);
 }
 
+/* A state restored from a savepoint: what is before the hint is a later epoch of the timeline that
+ * was left. */
+FR_CASE(a_snapshot_of_a_timeline_without_records_lacks_nothing)
+{
+    for (int i = 0; i < 3; i++)
+        history_epoch(h, 20);
+    h->timeline++;
+    h->epoch = 2;
+    take_snapshot();
+    script_end_at_hints(0);
+    open_follower(false);
+    read_to_end(FR_FOLLOWER_CONTINUES);
+}
+
 FR_CASE(a_new_timeline_may_lack_its_beginning_while_the_topic_is_read_again)
 {
     begin_after_snapshot(-1);
@@ -357,6 +371,7 @@ int main(void)
         CASE(a_gap_where_the_beginning_is_lacking_reads_the_topic_again),
         CASE(a_lack_of_the_beginning_ends_with_a_whole_state_or_a_new_timeline),
         CASE(a_snapshot_is_followed_by_the_epochs_after_it),
+        CASE(a_snapshot_of_a_timeline_without_records_lacks_nothing),
         CASE(a_new_timeline_may_lack_its_beginning_while_the_topic_is_read_again),
         CASE(a_misleading_hint_is_noticed_whatever_the_other_partitions_brought),
         CASE(lost_records_and_a_reopening_close_the_topic_in_every_state),
