@@ -46,8 +46,8 @@ struct fr_flat {
     uint32_t n_objects;
     uint32_t features; /* the object with the slots; n_objects: the record itself */
     uint32_t previous; /* slot before the next one, for the guess of names.h */
-    /* the path of the object that is read, with a dot at its end; a key is appended */
-    uint8_t path[PATH_MAX_BYTES + 1];
+    /* the path of the object that is read, with a dot at its end; a key of any length is appended */
+    uint8_t path[PATH_MAX_BYTES + FR_STRING_MAX + 1];
 };
 
 /* ---- what the configuration reads ---- */
@@ -206,17 +206,18 @@ static enum fr_status enter(struct fr_decoder *d, struct fr_slot_map *map, struc
     if (known->seen == d->serial)
         return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(d, path));
     known->seen = d->serial;
-    if (path->bytes != flat->path) /* a key of the record itself */
-        memcpy(flat->path, path->bytes, path->size);
     uint32_t size = path->size;
+    if (path->bytes != flat->path) /* a key of the record itself, which the next token may overwrite */
+        memcpy(flat->path, path->bytes, size);
+    const struct fr_token kept = {.kind = FR_TOKEN_STRING, .size = size, .bytes = flat->path};
     flat->path[size] = '.';
+    bool features = known == flat->objects + flat->features;
     enum fr_status status = fr_decode_next(d, &token);
-    if (status != FR_OK || token.kind == FR_TOKEN_NIL)
+    if (status != FR_OK || (token.kind == FR_TOKEN_NIL && !features))
         return status;
     if (token.kind != FR_TOKEN_MAP)
         return fr_decode_fail(d, FR_E_INVALID, "%s at %s, where paths of the configuration expect an object",
-                              fr_decode_kind(&token), fr_decode_shown(d, path));
-    bool features = known == flat->objects + flat->features;
+                              fr_decode_kind(&token), fr_decode_shown(d, &kept));
     return read_object(d, map, (struct object){size + 1, features ? (int64_t)size + 1 : object.slots});
 }
 
@@ -236,8 +237,6 @@ static enum fr_status read_key(struct fr_decoder *d, struct fr_slot_map *map, st
 {
     struct fr_flat *flat = d->flat;
     struct fr_token path = *key;
-    if (object.size + key->size > PATH_MAX_BYTES)
-        return pass_unknown(d, map, object, key);
     if (object.size > 0) {
         memcpy(flat->path + object.size, key->bytes, key->size);
         path.bytes = flat->path;

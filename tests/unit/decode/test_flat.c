@@ -149,6 +149,11 @@ FR_CASE(a_path_may_be_written_with_dots_and_stands_once)
     refuse_json(f, "{\"pair\":1}", "\"pair\" is computed");
     accept_json(f, "{\"user\":null,\"clicked\":1}");
     assert_int_equal(n_ids(f, SLOT_USER_ID, 1), 0);
+    /* A key and a value that are both unescaped use the same memory one after the other. */
+    char text[256];
+    fixture_renew(f);
+    snprintf(text, sizeof(text), "{\"us\\u0065r\":\"\\n%0100d\"}", 7);
+    refuse_json(f, text, "$: a string at \"user\", where paths of the configuration expect an object");
 }
 
 FR_CASE(slots_may_be_the_keys_of_one_object)
@@ -165,6 +170,7 @@ FR_CASE(slots_may_be_the_keys_of_one_object)
     assert_counted(f, 0, "item_id", 1);
     assert_counted(f, 0, "trace", 1);
     refuse_json(f, "{\"clicked\":1}", "the object that ingest.envelope.f names is missing");
+    refuse_json(f, "{\"features\":null,\"clicked\":1}", "where paths of the configuration expect an object");
     f->schema.conf.ingest.strict = true;
     refuse_json(f, "{\"features\":{},\"trace\":1}", "unknown key \"trace\" (ingest.strict)");
     accept_json(f, "{\"features\":{},\"x_trace\":1,\"clicked\":0}");
@@ -178,6 +184,11 @@ FR_CASE(a_long_name_is_passed_over_and_deep_paths_end)
     snprintf(text, sizeof(text), "{\"user\":{\"%0600d\":1,\"id\":2},\"clicked\":1}", 7);
     accept_json(f, text);
     assert_true(key_at(f, SLOT_USER_ID, 0, 0) == integer_key(f, SLOT_USER_ID, 2));
+    /* The same name in two objects is two names. */
+    snprintf(text, sizeof(text), "{\"user\":{\"%0255d\":1,\"id\":2},\"%0255d\":1,\"clicked\":1}", 7, 7);
+    accept_json(f, text);
+    snprintf(text, sizeof(text), "{\"user\":{\"%0600d\":1,\"id\":2},\"%0600d\":1,\"clicked\":1}", 7, 7);
+    accept_json(f, text);
     f->schema.slots[SLOT_USER_ID].key = deep_key;
     fixture_renew(f);
     accept_json(f, "{\"a\":{\"b\":{\"c\":{\"d\":{\"e\":{\"f\":{\"g\":{}}}}}}},\"clicked\":1}");
