@@ -184,12 +184,13 @@ enum fr_status fr_service_drain_timed_out(struct fr_service *service, struct fr_
 }
 
 /* Reports to the service manager: a sign of life for its watchdog while no loop is stuck, and a
- * request for more time during a drain. */
+ * request for more time during a drain. READY is repeated, because the first message is lost if the
+ * manager's queue was full. */
 static void notify_turn(struct fr_service *service)
 {
     if (fr_http_live(service->http))
         fr_notify(atomic_load(&service->life.phase) == FR_PHASE_DRAINING ? "WATCHDOG=1\n" FR_NOTIFY_EXTEND
-                                                                         : "WATCHDOG=1");
+                                                                         : "READY=1\nWATCHDOG=1");
 }
 
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)

@@ -168,7 +168,7 @@ static void put_reply(struct connection *connection, const struct fr_http_reply 
         evbuffer_add_printf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", reply->content_type, size);
     if (reply->etag)
         evbuffer_add_printf(out, "Cache-Control: no-cache\r\nVary: Accept-Encoding\r\nETag: %s\r\n%s", reply->etag,
-                            reply->gzip ? "Content-Encoding: gzip\r\n" : "");
+                            reply->gzip && reply->status != 304 ? "Content-Encoding: gzip\r\n" : "");
     else
         evbuffer_add_printf(out, "Cache-Control: no-store\r\n");
     evbuffer_add_printf(out, "%s%s\r\n", reply->status == 405 ? "Allow: GET, HEAD\r\n" : "",

@@ -86,11 +86,12 @@ function forget(step) {
 }
 
 async function followHistory() {
-  const step = history.step, since = Math.max(0, history.second);
+  const { step, second } = history, since = Math.max(0, second);
   const got = await get(`/history?step=${step}&since=${since}`);
-  if (step !== history.step) return; // another span was chosen meanwhile
+  if (step !== history.step || second !== history.second) return followHistory(); // another span was chosen meanwhile
   const another = got.second < history.second || Math.abs(got.begin_ms - history.begin_ms) > 5000;
   if (another && history.second >= 0) { // the daemon was started again, or its clock was set
+    if (model) location.reload(); // the model may be another one
     forget(step);
     history.begin_ms = got.begin_ms;
     return followHistory();

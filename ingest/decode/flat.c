@@ -46,7 +46,7 @@ struct fr_flat {
     uint32_t n_objects;
     uint32_t features; /* the object with the slots; n_objects: the record itself */
     uint32_t previous; /* slot before the next one, for the guess of names.h */
-    /* the path of the object that is read, with a dot at its end; a key of any length is appended */
+    /* the path of the object that is read, with a dot at its end; a key, however long, follows */
     uint8_t path[PATH_MAX_BYTES + FR_STRING_MAX + 1];
 };
 
@@ -207,7 +207,7 @@ static enum fr_status enter(struct fr_decoder *d, struct fr_slot_map *map, struc
         return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(d, path));
     known->seen = d->serial;
     uint32_t size = path->size;
-    if (path->bytes != flat->path) /* a key of the record itself, which the next token may overwrite */
+    if (path->bytes != flat->path) /* a key of the record, which the next token may overwrite */
         memcpy(flat->path, path->bytes, size);
     const struct fr_token kept = {.kind = FR_TOKEN_STRING, .size = size, .bytes = flat->path};
     flat->path[size] = '.';
