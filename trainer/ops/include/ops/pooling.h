@@ -98,6 +98,9 @@ FR_POOLING_FUNCTION void fr_pooling_choose_none(float *kept, uint32_t dim)
         kept[i] = fr_bits_f32(UINT32_MAX);
 }
 
+/* As in ops/row.h, a kernel passes registers and pointers, no struct.
+ * NOLINTBEGIN(readability-function-size) */
+
 /* Offers row v of id p, times coef; `begun`: a row was offered before. */
 FR_POOLING_FUNCTION void fr_pooling_offer(enum fr_pooling kind, float *__restrict__ out, float *__restrict__ kept,
                                           const float *__restrict__ v, float coef, uint32_t p, uint32_t dim, bool begun)
@@ -119,6 +122,7 @@ FR_POOLING_FUNCTION void fr_pooling_add_reached(float *__restrict__ g, const flo
     for (uint32_t i = lane; i < dim; i += lane_count)
         g[i] = (begun ? g[i] : 0.0f) + (fr_f32_bits(kept[i]) == p ? coef * d[i] : 0.0f);
 }
+/* NOLINTEND(readability-function-size) */
 
 /* ---- steps ---- */
 
