@@ -189,7 +189,7 @@ void fr_history_put(struct fr_history *history, const double *values)
 
 struct asked {
     int64_t since; /* a point is wanted if its last second is not before */
-    int64_t step;  /* 0: every resolution */
+    int64_t step;
 };
 
 /* A number that is the value of `name`, with the '&' that may follow. */
@@ -207,15 +207,16 @@ static bool parse_pair(const char **query, const char *name, int64_t *out)
     return true;
 }
 
-static bool parse(const char *query, struct asked *asked)
+/* Returns the number of the resolution that is asked for; RESOLUTIONS: the query is refused. */
+static size_t parse(const char *query, struct asked *asked)
 {
+    size_t r = 0;
     while (*query)
         if (!parse_pair(&query, "since=", &asked->since) && !parse_pair(&query, "step=", &asked->step))
-            return false;
-    for (size_t r = 0; r < RESOLUTIONS; r++)
-        if (asked->step == shapes[r].step_s)
-            return true;
-    return asked->step == 0;
+            return RESOLUTIONS;
+    while (r < RESOLUTIONS && asked->step != shapes[r].step_s)
+        r++;
+    return r;
 }
 
 static void put_columns(const struct fr_history *history, struct fr_json *json)
@@ -260,7 +261,6 @@ static void put_resolution(const struct fr_history *history, size_t r, int64_t s
     from = since / step > from ? since / step : from;
     if (history->last < 0)
         from = 0;
-    fr_json_object(json, NULL);
     fr_json_i64(json, "step", step);
     fr_json_i64(json, "first", from * step);
     fr_json_array(json, "values");
@@ -271,15 +271,15 @@ static void put_resolution(const struct fr_history *history, size_t r, int64_t s
         fr_json_end(json);
     }
     fr_json_end(json);
-    fr_json_end(json);
 }
 
 int fr_history_answer(void *self, const char *query, struct fr_buffer *out)
 {
     struct fr_history *history = self;
-    struct asked asked = {0};
+    struct asked asked = {.step = shapes[0].step_s};
     struct fr_json json = {.out = out};
-    if (!parse(query, &asked)) {
+    size_t r = parse(query, &asked);
+    if (r == RESOLUTIONS) {
         fr_buffer_printf(out, "{\"error\":\"the query may have since=SECOND and step=1, 10 or 60\"}\n");
         return 400;
     }
@@ -289,11 +289,7 @@ int fr_history_answer(void *self, const char *query, struct fr_buffer *out)
                 fr_wall_ms(history->clock) - (int64_t)((fr_mono_ns(history->clock) - history->begin_ns) / 1000000u));
     fr_json_i64(&json, "second", history->last);
     put_columns(history, &json);
-    fr_json_array(&json, "resolutions");
-    for (size_t r = 0; r < RESOLUTIONS; r++)
-        if (asked.step == 0 || asked.step == shapes[r].step_s)
-            put_resolution(history, r, asked.since, &json);
-    fr_json_end(&json);
+    put_resolution(history, r, asked.since, &json);
     fr_json_end(&json);
     pthread_mutex_unlock(&history->lock);
     fr_put_u8(out, '\n');

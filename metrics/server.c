@@ -188,7 +188,7 @@ static void refuse(struct connection *connection, int status, const char *why)
 
 /* Sets the series of connections. Runs on the HTTP thread, which counts them, before a request that
  * may read the series. */
-static void tell(const struct fr_http_server *server)
+static void set_connection_series(const struct fr_http_server *server)
 {
     struct fr_registry *registry = server->options.registry;
     fr_series_set(registry, FR_SERIES_HTTP_CONNECTIONS, NULL, (double)server->n_connections);
@@ -209,7 +209,7 @@ static void answer(struct connection *connection, const char *head, size_t size)
         return;
     }
     connection->close = !request.keep || request.body;
-    tell(server);
+    set_connection_series(server);
     server->options.answer(server->options.self, &request, &reply);
     put_reply(connection, &reply, request.method != FR_HTTP_HEAD);
     fr_buffer_release(&reply.body);

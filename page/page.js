@@ -96,7 +96,7 @@ async function followHistory() {
     history.begin_ms = got.begin_ms;
     return followHistory();
   }
-  const { first, values } = got.resolutions[0];
+  const { first, values } = got;
   if (history.second < 0) Object.assign(history, { first, columns: got.columns, values: got.columns.map(() => []) });
   const at = Math.max(0, (first - history.first) / step);
   history.values.forEach((column, c) => {

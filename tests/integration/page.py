@@ -82,7 +82,7 @@ class Cases:
 
     @staticmethod
     def column(past, name):
-        return past["resolutions"][0]["values"][[column["name"] for column in past["columns"]].index(name)]
+        return past["values"][[column["name"] for column in past["columns"]].index(name)]
 
     def what_the_page_shows_is_what_status_says(self):
         def once():

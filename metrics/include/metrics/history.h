@@ -63,7 +63,7 @@ bool fr_history_due(const struct fr_history *history);
 void fr_history_put(struct fr_history *history, const double *values);
 
 /* Writes the document of GET /history (docs/http.md, "/history"). The query may have `step`, one
- * of the steps, for that resolution alone, and `since`, a second, for points that end later.
+ * of the steps (1 without it), and `since`, a second, for points that end later.
  * Returns 200, or 400 with the reason if the query is anything else. The type is that of
  * fr_http_render. */
 int fr_history_answer(void *history, const char *query, struct fr_buffer *out);
