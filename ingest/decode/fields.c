@@ -9,8 +9,6 @@
 
 enum { LABELS_ALL = -1 };
 
-/* 10^11 is a time in March 1973 if read as ms, and in the year 5138 if read as seconds. */
-static const int64_t SECONDS_MAX = 100000000000;
 /* 10^14 is a time in the year 5138 if read as ms, and in March 1973 if read as microseconds. */
 static const int64_t MICROSECONDS_MIN = 100000000000000;
 
@@ -213,12 +211,12 @@ static enum fr_status refuse_future(struct fr_decoder *d, enum fr_future future,
 
 static bool is_ms(int64_t t_ms)
 {
-    return t_ms >= SECONDS_MAX && t_ms < MICROSECONDS_MIN;
+    return t_ms >= FR_SECONDS_MAX && t_ms < MICROSECONDS_MIN;
 }
 
 static const char *unit_of(int64_t t_ms)
 {
-    return t_ms < SECONDS_MAX ? "seconds" : "micro- or nanoseconds";
+    return t_ms < FR_SECONDS_MAX ? "seconds" : "micro- or nanoseconds";
 }
 
 int64_t fr_decode_timestamp(int64_t timestamp_ms)

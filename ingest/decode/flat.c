@@ -23,10 +23,6 @@ enum {
     EVENT_TIME = -1,
 };
 
-/* 10^11: as ms March 1973, as seconds the year 5138 */
-static const double SECONDS_MAX = 1e11;
-/* 10^8: as seconds March 1973, the earliest that the rule of `t` accepts */
-static const double SECONDS_MIN = 1e8;
 /* Larger numbers are no time in any unit; below, an int64_t has room for milliseconds. */
 static const double TIME_MAX = 1e17;
 
@@ -147,14 +143,14 @@ static enum fr_status read_time(struct fr_decoder *d, const struct fr_token *tok
                               fr_decode_kind(token));
     if (status != FR_OK || value >= TIME_MAX)
         return fr_decode_fail(d, FR_E_INVALID, "the number is no Unix time in seconds or milliseconds");
-    if (value > 0.0 && value < SECONDS_MIN)
+    if (value > 0.0 && value * 1000.0 < (double)FR_SECONDS_MAX)
         return fr_decode_fail(d, FR_E_INVALID, "%.9g is no Unix time in seconds or milliseconds later than March 1973",
                               value);
     int64_t *t_ms = &d->staging.t_ms[d->at];
     if (value <= -TIME_MAX)
         *t_ms = -1;
     else
-        *t_ms = (int64_t)(value < SECONDS_MAX ? value * 1000.0 : value);
+        *t_ms = (int64_t)(value < (double)FR_SECONDS_MAX ? value * 1000.0 : value);
     return fr_decode_event_time(d, *t_ms);
 }
 

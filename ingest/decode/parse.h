@@ -16,6 +16,9 @@
 #include "names.h"
 #include "staging.h"
 
+/* 10^11 is a time in March 1973 if read as ms, and in the year 5138 if read as seconds. */
+#define FR_SECONDS_MAX ((int64_t)100000000000)
+
 enum {
     FR_REASON_MAX = 384,    /* bytes of a reason after the path */
     FR_NAME_SHOWN_MAX = 64, /* bytes of a record's key that a reason quotes */
