@@ -123,16 +123,16 @@ struct walk {
     struct fr_loader *loader;
     const char *config; /* the file, or NULL */
     /* the warning was given that the file holds a secret and others can read it */
-    bool told;
+    bool reported;
 };
 
 static void check_literal(struct walk *walk, const struct fr_node *node, const char *path)
 {
     unsigned mode = 0;
-    if (walk->told || node->written || node->text[0] == '\0' || !walk->config ||
+    if (walk->reported || node->written || node->text[0] == '\0' || !walk->config ||
         strcmp(node->source, walk->config) != 0 || !readable_by_others(walk->config, &mode))
         return;
-    walk->told = true;
+    walk->reported = true;
     fr_warn(walk->loader, node, path,
             "a secret in a file that every user can read (mode %04o); chmod 600 it, or write ${NAME} or file:PATH",
             mode);

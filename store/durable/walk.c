@@ -60,7 +60,7 @@ struct lane {
     struct walk *walk;
     size_t thread;
     uint64_t images;
-    uint64_t bytes, told; /* bytes of this range; how many of them were reported */
+    uint64_t bytes, reported; /* bytes of this range; how many of them were reported */
 };
 
 /* ---- ends and progress ---- */
@@ -103,8 +103,8 @@ static enum fr_status check_progress(struct lane *lane, uint64_t bytes)
     lane->bytes = bytes;
     if (++lane->images % LOOK_IMAGES != 0)
         return FR_OK;
-    report(lane->walk, bytes - lane->told);
-    lane->told = bytes;
+    report(lane->walk, bytes - lane->reported);
+    lane->reported = bytes;
     return is_stopped(lane->walk) || atomic_load(&lane->walk->ended) ? FR_E_CANCELLED : FR_OK;
 }
 
@@ -129,9 +129,9 @@ static enum fr_status visit_cold(void *self, const struct fr_image *image, uint6
 static enum fr_status walk_range(struct walk *walk, struct lane *lane, const struct fr_cold_range *range)
 {
     struct fr_err err = {.status = FR_OK};
-    lane->bytes = lane->told = 0;
+    lane->bytes = lane->reported = 0;
     enum fr_status status = fr_cold_walk(walk->durable->cold, range, visit_cold, lane, &err);
-    report(walk, lane->bytes - lane->told);
+    report(walk, lane->bytes - lane->reported);
     if (status != FR_OK && err.status != FR_OK)
         /* otherwise it is the end, or the visitor's error, which is recorded already */
         record_error(walk, status, &err);

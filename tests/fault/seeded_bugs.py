@@ -26,7 +26,7 @@ BUGS = {
          "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n"
          "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n"),
         ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n    if (bytes)\n", "    if (bytes)\n"),
-        # The fold stays behind the HWM. Otherwise recovery would catch it first, and this bug is meant for the publisher.
+        # The fold lags the HWM. Otherwise recovery would catch it first, and this bug is meant for the publisher.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
         # The publish loop is given durable epochs only: the bug gives it the durable module, which also knows the newest one.
         ("daemon/wiring.c", "    loops->publish.freshness = loops->durable.freshness = service->freshness;\n",

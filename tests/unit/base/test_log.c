@@ -218,14 +218,14 @@ FR_CASE(a_closed_stderr_loses_lines_and_nothing_else)
 struct child {
     pid_t pid;
     /* pipes: the child's stderr; where the child reports that it is done; where it waits */
-    int err, told, go;
+    int err, report, go;
 };
 
 /* Starts a child whose stderr is a full pipe. */
-static struct child start_child(void (*body)(int told, int go))
+static struct child start_child(void (*body)(int report, int go))
 {
-    int err[2], told[2], go[2];
-    assert_true(pipe(err) == 0 && pipe(told) == 0 && pipe(go) == 0);
+    int err[2], report[2], go[2];
+    assert_true(pipe(err) == 0 && pipe(report) == 0 && pipe(go) == 0);
     fill_pipe(err[1]);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -236,13 +236,13 @@ static struct child start_child(void (*body)(int told, int go))
         close(err[1]);
         if (!fr_log_start())
             _exit(2);
-        body(told[1], go[0]);
+        body(report[1], go[0]);
         _exit(0);
     }
     close(err[1]);
-    close(told[1]);
+    close(report[1]);
     close(go[0]);
-    return (struct child){.pid = pid, .err = err[0], .told = told[0], .go = go[1]};
+    return (struct child){.pid = pid, .err = err[0], .report = report[0], .go = go[1]};
 }
 
 /* Returns all that the child writes until its end, without the zeros that filled the pipe. */
@@ -264,19 +264,19 @@ static int end_child(struct child child)
     int status = 0;
     assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
     close(child.err);
-    close(child.told);
+    close(child.report);
     close(child.go);
     return status;
 }
 
-static void log_many(int told, int go)
+static void log_many(int report, int go)
 {
     char byte = 0;
     uint64_t unsaid, before = fr_log_lost(&unsaid);
     for (int i = 0; i < LINES; i++)
         fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
     uint64_t lost = fr_log_lost(&unsaid) - before;
-    if (write(told, &lost, sizeof(lost)) != (ssize_t)sizeof(lost) || read(go, &byte, 1) != 1)
+    if (write(report, &lost, sizeof(lost)) != (ssize_t)sizeof(lost) || read(go, &byte, 1) != 1)
         _exit(3);
     fr_log_last(FR_LOG_INFO, "a", "end", NULL);
     fr_log(FR_LOG_INFO, "a", "late", NULL);
@@ -315,7 +315,7 @@ FR_CASE(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is)
     uint64_t lost = 0;
     struct child child = start_child(log_many);
     /* nobody reads until here */
-    assert_int_equal(read(child.told, &lost, sizeof(lost)), sizeof(lost));
+    assert_int_equal(read(child.report, &lost, sizeof(lost)), sizeof(lost));
     assert_true(lost > 0 && lost < LINES);
     assert_int_equal(write(child.go, "g", 1), 1);
     char *lines = read_lines(child);
@@ -323,24 +323,24 @@ FR_CASE(no_caller_waits_for_the_reader_and_what_is_missing_is_said_where_it_is)
     check_lines(lines, lost);
 }
 
-static void report_lost_and_wait(int told, int go, uint64_t number)
+static void report_lost_and_wait(int report, int go, uint64_t number)
 {
     char byte = 0;
-    if (write(told, &number, sizeof(number)) != (ssize_t)sizeof(number) || read(go, &byte, 1) != 1)
+    if (write(report, &number, sizeof(number)) != (ssize_t)sizeof(number) || read(go, &byte, 1) != 1)
         _exit(3);
 }
 
-static void lose_and_log(int told, int go)
+static void lose_and_log(int report, int go)
 {
     uint64_t unsaid = 0;
     for (int i = 0; i < LINES; i++)
         fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
     (void)fr_log_lost(&unsaid);
-    report_lost_and_wait(told, go, unsaid);
+    report_lost_and_wait(report, go, unsaid);
     fr_log_surely(FR_LOG_INFO, "a", "after", NULL); /* the line lines_lost comes before this line */
-    report_lost_and_wait(told, go, unsaid);
+    report_lost_and_wait(report, go, unsaid);
     (void)fr_log_lost(&unsaid);
-    report_lost_and_wait(told, go, unsaid);
+    report_lost_and_wait(report, go, unsaid);
 }
 
 static void read_some(int fd, size_t size)
@@ -358,7 +358,7 @@ FR_CASE(lines_are_unsaid_until_the_line_that_names_them_is_written)
     uint64_t unsaid[3];
     struct child child = start_child(lose_and_log);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(read(child.told, &unsaid[i], sizeof(unsaid[i])), sizeof(unsaid[i]));
+        assert_int_equal(read(child.report, &unsaid[i], sizeof(unsaid[i])), sizeof(unsaid[i]));
         if (i < 2)
             read_some(child.err, SOME);
         assert_int_equal(write(child.go, "g", 1), 1);
@@ -368,12 +368,12 @@ FR_CASE(lines_are_unsaid_until_the_line_that_names_them_is_written)
     assert_true(unsaid[2] == unsaid[0]);
 }
 
-static void stop_after_a_burst(int told, int go)
+static void stop_after_a_burst(int report, int go)
 {
     (void)go;
     for (int i = 0; i < LINES; i++)
         fr_log(FR_LOG_INFO, "a", "many", "i=%d", i);
-    if (write(told, "t", 1) != 1)
+    if (write(report, "t", 1) != 1)
         _exit(3);
     /* there is no room for this line */
     fr_log_surely(FR_LOG_ERROR, "daemon", "stopped", "reason=%03000d", 1);
@@ -384,15 +384,15 @@ FR_CASE(a_line_that_must_be_written_waits_for_room_in_a_burst)
 {
     char byte;
     struct child child = start_child(stop_after_a_burst);
-    assert_int_equal(read(child.told, &byte, 1), 1);
+    assert_int_equal(read(child.report, &byte, 1), 1);
     const char *lines = read_lines(child);
     assert_int_equal(end_child(child), 0);
     assert_non_null(strstr(lines, "event=stopped "));
 }
 
-static void end_at_once(int told, int go)
+static void end_at_once(int report, int go)
 {
-    (void)told;
+    (void)report;
     (void)go;
     fr_log_text("for people\n", 11);
     fr_log_flush();
@@ -406,9 +406,9 @@ FR_CASE(an_end_waits_for_the_reader_no_longer_than_its_patience)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-static void write_as_a_library(int told, int go)
+static void write_as_a_library(int report, int go)
 {
-    (void)told;
+    (void)report;
     (void)go;
     fprintf(stderr, "terminate called\n");
     _exit(fr_log_descriptor() == STDERR_FILENO ? 1 : 8);

@@ -19,13 +19,13 @@ enum { SHELL_FD = 9, TIMEOUT_MS = 5000 };
 
 static struct fr_clock_fake fake;
 static struct fr_err err;
-static char told[512];
+static char reason_given[512];
 
 void __wrap_fr_http_reason(struct fr_http *http, const char *source, const char *text);
 void __wrap_fr_http_reason(struct fr_http *http, const char *source, const char *text)
 {
     (void)http, (void)source;
-    snprintf(told, sizeof(told), "%s", text ? text : "");
+    snprintf(reason_given, sizeof(reason_given), "%s", text ? text : "");
 }
 
 FR_FIXTURE(begin)
@@ -213,7 +213,7 @@ FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
         FR_UNTIL (!fr_hook_runs(&service->loops.snapshot.hook))
             step_after_a_second(service);
         assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), failure);
-        assert_non_null(strstr(told, failure % 2 ? "exit status 1" : "did not start"));
+        assert_non_null(strstr(reason_given, failure % 2 ? "exit status 1" : "did not start"));
         assert_int_equal(retry->wait_ms, wait_ms);
         fake.mono_ns = retry->next_ns - 1000000001; /* more than one second before the next try */
         step_after_a_second(service);
@@ -227,7 +227,7 @@ FR_CASE(a_hook_that_fails_is_repeated_ever_later_until_it_succeeds)
     FR_UNTIL (service->loops.snapshot.shared.announced.name[0])
         step_after_a_second(service);
     assert_string_equal(service->loops.snapshot.shared.announced.name, "ctr-1-8");
-    assert_string_equal(told, "");
+    assert_string_equal(reason_given, "");
     assert_int_equal(retry->wait_ms, 0);
     assert_int_equal(atomic_load(&service->loops.snapshot.shared.hook_failures), 12);
     step_after_a_second(service); /* an announced snapshot is not announced again */

@@ -55,19 +55,19 @@ FR_CASE(a_broker_that_hangs_is_trouble_at_once_and_readiness_says_for_how_long)
 FR_CASE(a_check_that_keeps_failing_is_logged_when_its_reason_changes_and_once_a_minute)
 {
     const struct fr_retry *retry = &w->service.loops.publish.retry;
-    unsigned long long told = 0, lines = 0;
+    unsigned long long logged_ns = 0, lines = 0;
     w->check = FR_E_UNAVAILABLE;
     for (int second = 0; second < 150; second += 5) {
         expect(publish, FR_AGAIN);
-        lines += retry->logged_ns != told;
-        told = retry->logged_ns;
+        lines += retry->logged_ns != logged_ns;
+        logged_ns = retry->logged_ns;
         fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
     }
     assert_int_equal(lines, 3); /* at 0, 60 and 120 s */
     uint64_t text = retry->logged_text;
     w->check = FR_E_DENIED;
     expect(publish, FR_AGAIN);
-    assert_int_equal(retry->logged_ns, told);
+    assert_int_equal(retry->logged_ns, logged_ns);
     assert_int_equal(retry->logged_text, text); /* the same text is not logged again */
 }
 

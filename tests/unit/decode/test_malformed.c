@@ -79,9 +79,9 @@ static bool refused_as_expected(const struct line *line)
     uint32_t n = 77;
     const char *reason = "accepted";
     enum fr_status status = fr_decode_record(decoder, &record, &n, &reason);
-    bool told =
+    bool expected =
         (status == FR_E_INVALID || status == FR_E_LIMIT) && strstr(reason, line->reason) && strlen(reason) < 512;
-    if (!told)
+    if (!expected)
         print_error("%s (%s): status %d, %s; expected %s\n", line->name,
                     line->format == FR_FORMAT_JSON ? "json" : "msgpack", (int)status, reason, line->reason);
     assert_int_equal(n, 77);
@@ -102,7 +102,7 @@ static bool refused_as_expected(const struct line *line)
     assert_int_equal(batch->unknown_slots + batch->unknown_keys + batch->excess_ids, 0);
     fr_batch_free(batch);
     fr_decoder_free(decoder);
-    return told;
+    return expected;
 }
 
 FR_CASE(every_golden_malformed_record_is_refused_with_its_reason)

@@ -43,9 +43,9 @@ static void write_until_killed(const struct scene *scene, int fd)
     }
 }
 
-/* Exit 0: the state is exactly that of one epoch, at least `told`. The epoch goes through the
+/* Exit 0: the state is exactly that of one epoch, at least `reported`. The epoch goes through the
  * pipe. */
-static void verify(const struct scene *scene, uint64_t told, int fd)
+static void verify(const struct scene *scene, uint64_t reported, int fd)
 {
     struct fr_durable *durable = NULL;
     struct fr_err err = {0};
@@ -54,7 +54,7 @@ static void verify(const struct scene *scene, uint64_t told, int fd)
         _exit(2);
     }
     uint64_t epoch = scene_status(durable).epoch;
-    if (epoch < told || epoch > told + 1 || !scene_state_is(scene, durable, epoch))
+    if (epoch < reported || epoch > reported + 1 || !scene_state_is(scene, durable, epoch))
         _exit(3);
     fr_durable_close(durable);
     _exit(write(fd, &epoch, sizeof(epoch)) == sizeof(epoch) ? 0 : 4);
@@ -68,14 +68,14 @@ static uint64_t last_of_pipe(int fd, uint64_t last)
     return last;
 }
 
-static uint64_t verified_epoch(const struct scene *scene, uint64_t told)
+static uint64_t verified_epoch(const struct scene *scene, uint64_t reported)
 {
     int fds[2], status;
     assert_int_equal(pipe(fds), 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
-        verify(scene, told, fds[1]);
+        verify(scene, reported, fds[1]);
     close(fds[1]);
     uint64_t epoch = last_of_pipe(fds[0], 0);
     close(fds[0]);
@@ -106,9 +106,9 @@ FR_CASE(kills_at_random_moments_lose_no_durable_epoch)
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status)); /* a child that ends by itself had a failed call */
-        uint64_t told = last_of_pipe(fds[0], first);
+        uint64_t reported = last_of_pipe(fds[0], first);
         close(fds[0]);
-        durable_epoch = verified_epoch(&scene, told);
+        durable_epoch = verified_epoch(&scene, reported);
     }
     print_message("%d kills, %llu epochs\n", ROUNDS, (unsigned long long)durable_epoch);
     assert_true(durable_epoch >= ROUNDS);

@@ -36,7 +36,7 @@ struct log_partition {
     int64_t begun;     /* offset asked last; -1: not read */
     uint32_t next;     /* index of the next record to give */
     uint32_t fetched;  /* records that the reader has, even if the log lost them since */
-    bool end_told, reset_told, gone, denied;
+    bool end_reported, reset_told, gone, denied;
     bool absent;       /* with `gone`: its topic is gone, too */
     int64_t open_from; /* first offset of an open transaction; 0: there is none */
 };
@@ -74,14 +74,14 @@ static inline void append(struct fake_log *log, uint32_t partition, int n)
     p->records[p->n++] =
         (struct log_record){.offset = p->high++, .timestamp_ms = T0 + p->high, .value = (char *)text.data};
     p->available = p->n;
-    p->end_told = false;
+    p->end_reported = false;
 }
 
 /* Offsets taken by transaction markers or compaction. */
 static inline void skip_offsets(struct fake_log *log, uint32_t partition, int64_t n)
 {
     log->partitions[partition].high += n;
-    log->partitions[partition].end_told = false;
+    log->partitions[partition].end_reported = false;
 }
 
 static inline void delete_before(struct fake_log *log, uint32_t partition, int64_t low)
@@ -192,7 +192,7 @@ static inline enum fr_status log_begin(void *self, uint32_t partition, int64_t o
     while (p->next < p->n && p->records[p->next].offset < offset)
         p->next++;
     p->next -= p->next < log->duplicates ? p->next : log->duplicates;
-    p->end_told = p->reset_told = false;
+    p->end_reported = p->reset_told = false;
     return FR_OK;
 }
 
@@ -232,9 +232,9 @@ static inline bool log_poll_one(struct fake_log *log, uint32_t partition, struct
         log_give(log, partition, &p->records[p->next++], out);
         return true;
     }
-    if ((p->available < p->n && !p->open_from) || p->end_told || p->begun > stable_end(p))
+    if ((p->available < p->n && !p->open_from) || p->end_reported || p->begun > stable_end(p))
         return false;
-    p->end_told = true;
+    p->end_reported = true;
     out->kind = FR_SOURCE_END;
     out->offset = stable_end(p);
     return true;

@@ -78,7 +78,7 @@ static void create_again(struct service *s, uint32_t n)
         p->records[i].timestamp_ms += 1000;
     }
     p->next = n < 10 ? n : 10; /* the reader continues by offset number */
-    p->end_told = true;
+    p->end_reported = true;
 }
 
 static uint64_t trained(const struct service *s)

@@ -236,7 +236,7 @@ FR_CASE(a_bounded_run_waits_for_an_open_transaction_before_it_says_that_all_is_m
     for (int i = 0; i < 10; i++)
         assert_int_equal(service_step(s, RING) < 0, false);
     s->log.partitions[0].open_from = 0;
-    s->log.partitions[0].end_told = false;
+    s->log.partitions[0].end_reported = false;
     service_run(s);
     assert_true(s->end_of_stream);
     assert_int_equal(s->positions.partitions[0].dead_lettered, 10);

@@ -245,7 +245,7 @@ FR_CASE(an_idle_partition_delays_neither_batches_nor_lag)
     fr_clock_fake_advance_ms(&s->clock, 3600000);
     append(&s->log, 1, 1);
     s->log.partitions[1].records[2].timestamp_ms = fr_wall_ms(&s->clock.clock) - 5;
-    s->log.partitions[1].end_told = true; /* its end is not told before the next one */
+    s->log.partitions[1].end_reported = true; /* its end is not reported before the next one */
     service_run(s);
     fr_ingest_get_status(s->ingest, &status);
     assert_int_equal(status.lag_ms, 5);

@@ -37,7 +37,7 @@ static void open_transaction(struct service *s)
 static void end_transaction(struct service *s)
 {
     s->log.partitions[0].open_from = 0;
-    s->log.partitions[0].end_told = false;
+    s->log.partitions[0].end_reported = false;
 }
 
 FR_CASE(live_lag_counts_at_once_and_the_problem_is_reported_after_ready_lag)
@@ -68,7 +68,7 @@ FR_CASE(another_transaction_is_waited_for_from_its_own_beginning)
     advance(s, 3000);
     expect(s, 3000, false, NULL);
     s->log.partitions[0].open_from = 3; /* that one has ended */
-    s->log.partitions[0].end_told = false;
+    s->log.partitions[0].end_reported = false;
     advance(s, 1000);
     assert_int_equal(s->n_batches, 3);
     expect(s, 0, true, NULL);
@@ -83,7 +83,7 @@ FR_CASE(a_daemon_that_waits_for_another_reason_meets_no_transaction)
     service_serve(s);
     append(&s->log, 0, 1);
     s->log.partitions[0].available = 1; /* on its way */
-    s->log.partitions[0].end_told = true;
+    s->log.partitions[0].end_reported = true;
     (void)!service_step(s, RING);
     s->log.partitions[0].available = 2;
     for (int i = 0; i < 4; i++) {
@@ -91,7 +91,7 @@ FR_CASE(a_daemon_that_waits_for_another_reason_meets_no_transaction)
         fr_ingest_serve(s->ingest);
         expect(s, 0, true, NULL);
     }
-    s->log.partitions[0].end_told = false;
+    s->log.partitions[0].end_reported = false;
     service_run(s);
     expect(s, 0, true, NULL);
     assert_int_equal(s->n_batches, 2);
