@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/cursor.h"
 
 enum { FIRST_CAPACITY = 64 };
 
@@ -64,8 +65,13 @@ void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t siz
             fr_buffer_printf(buffer, "\\%c", c);
         else if (c < 0x20)
             fr_buffer_printf(buffer, "\\u%04x", c);
-        else
+        else if (c < 0x80)
             fr_put_u8(buffer, c);
+        else {
+            size_t length = fr_utf8_length((const uint8_t *)text + i, size - i);
+            fr_buffer_append(buffer, length ? text + i : "\xef\xbf\xbd", length ? length : 3);
+            i += length ? length - 1 : 0;
+        }
     }
     fr_put_u8(buffer, '"');
 }

@@ -32,26 +32,31 @@ void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void 
     cursor->problem = NULL;
 }
 
+size_t fr_utf8_length(const uint8_t *at, size_t size)
+{
+    uint8_t first = *at;
+    if (first < 0x80)
+        return 1;
+    size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if (first < 0xc2 || first > 0xf4 || size < length)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    /* Overlong forms, surrogates and points beyond U+10FFFF are recognised by the second
+     * byte. */
+    if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] > 0x9f) || (first == 0xf0 && at[1] < 0x90) ||
+        (first == 0xf4 && at[1] > 0x8f))
+        return 0;
+    return length;
+}
+
 bool fr_utf8_valid_slow(const uint8_t *at, size_t size)
 {
     const uint8_t *end = at + size;
     while (at < end) {
-        uint8_t first = *at;
-        size_t left = (size_t)(end - at);
-        if (first < 0x80) {
-            at += 1;
-            continue;
-        }
-        size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-        if (first < 0xc2 || first > 0xf4 || left < length)
-            return false;
-        for (size_t i = 1; i < length; i++)
-            if ((at[i] & 0xc0) != 0x80)
-                return false;
-        /* Overlong forms, surrogates and points beyond U+10FFFF are recognised by the second
-         * byte. */
-        if ((first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] > 0x9f) || (first == 0xf0 && at[1] < 0x90) ||
-            (first == 0xf4 && at[1] > 0x8f))
+        size_t length = fr_utf8_length(at, (size_t)(end - at));
+        if (length == 0)
             return false;
         at += length;
     }

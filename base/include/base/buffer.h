@@ -37,8 +37,8 @@ static inline void fr_buffer_terminate(struct fr_buffer *buffer)
 {
     *fr_buffer_reserve(buffer, 1) = '\0';
 }
-/* Appends text as a JSON string. Quotes, backslashes and control characters are escaped; all other
- * bytes are copied, so the caller must pass valid UTF-8. */
+/* Appends text as a JSON string. Quotes, backslashes and control characters are escaped, and U+FFFD
+ * replaces each byte that is not UTF-8, as in a text that was cut. */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);
 void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t size);
 /* Appends a float exactly as printf's `%.9g` would, in a quarter of the time, because a dump has

@@ -152,6 +152,9 @@ static inline size_t fr_cursor_offset(const struct fr_cursor *cursor)
 /* Valid UTF-8 as RFC 3629 defines it: shortest forms only, no surrogates, at most U+10FFFF. Most
  * strings are short and ASCII; those take two loads. */
 bool fr_utf8_valid_slow(const uint8_t *at, size_t size);
+/* Returns the bytes of the character that begins at `at`; 0 if no valid one begins there. size is
+ * at least 1. */
+size_t fr_utf8_length(const uint8_t *at, size_t size);
 static inline bool fr_utf8_valid(const uint8_t *at, size_t size)
 {
     const uint64_t high = 0x8080808080808080ULL;

@@ -10,7 +10,7 @@
  *     fr_json_end(&json);              {"epoch":7,"lags":[0.5]}
  *
  * `name` is the member's name in an object, and NULL in an array and at the top. Names and texts
- * are escaped as fr_buffer_json_text does, so that they are UTF-8 is the caller's promise.
+ * are escaped as fr_buffer_json_text does.
  *
  * Owner: one thread. The buffer is borrowed and may hold something before. */
 #ifndef FR_BASE_JSON_H

@@ -43,6 +43,17 @@ FR_CASE(names_and_texts_are_escaped)
     says("{\"a\\\"b\":\"c\\\\d\\u000a\"}");
 }
 
+/* A text may have been cut inside a character, and a file's name may be any bytes. */
+FR_CASE(what_is_not_utf8_is_replaced)
+{
+    struct fr_json json = {.out = &text};
+    fr_json_array(&json, NULL);
+    fr_json_text(&json, NULL, "\xc3\xa9t\xc3");
+    fr_json_text(&json, NULL, "\xff\xe2\x82\xac\xe2\x82");
+    fr_json_end(&json);
+    says("[\"\xc3\xa9t\xef\xbf\xbd\",\"\xef\xbf\xbd\xe2\x82\xac\xef\xbf\xbd\xef\xbf\xbd\"]");
+}
+
 FR_CASE(a_number_that_is_not_finite_is_null)
 {
     struct fr_json json = {.out = &text};
@@ -110,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_and_elements_are_separated_however_they_are_nested),
         cmocka_unit_test(names_and_texts_are_escaped),
+        cmocka_unit_test(what_is_not_utf8_is_replaced),
         cmocka_unit_test(a_number_that_is_not_finite_is_null),
         cmocka_unit_test(doubles_floats_ids_and_hashes_keep_all_their_bits),
         cmocka_unit_test(no_text_is_null),
