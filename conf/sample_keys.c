@@ -115,6 +115,18 @@ struct flat_path {
     char text[FLAT_PATH_MAX], what[WHAT_MAX];
 };
 
+/* Dots of a path. A value is inside one object more than its path has dots, and may itself be a
+ * list of pairs; a reader of records goes FR_DEPTH_MAX deep. */
+enum { FLAT_DOTS_MAX = FR_DEPTH_MAX - 3 };
+
+static uint32_t count_dots(const char *path)
+{
+    uint32_t n = 0;
+    for (; (path = strchr(path, '.')); path++)
+        n++;
+    return n;
+}
+
 /* Returns whether the value at `path` is the value at `other` or inside it. */
 static bool leads_through(const char *path, const char *other)
 {
@@ -154,6 +166,13 @@ void fr_loader_check_paths(struct fr_loader *loader, const struct fr_node *root)
     struct flat_path *paths = fr_arena_take(&loader->arena, (conf->n_slots + FR_LABELS_MAX + 1) * sizeof(*paths));
     uint32_t n = collect_paths(conf, paths);
     for (uint32_t i = 0; i < n; i++) {
+        if (count_dots(paths[i].text) > FLAT_DOTS_MAX) {
+            fr_refuse(
+                loader, node, "ingest.envelope",
+                "%s is at `%.80s` of a record, a path with more than %d dots, which is deeper than a record may nest",
+                paths[i].what, paths[i].text, FLAT_DOTS_MAX);
+            return;
+        }
         for (uint32_t k = 0; k < n; k++) {
             if (k == i || (k > i && strcmp(paths[i].text, paths[k].text) == 0) ||
                 !leads_through(paths[i].text, paths[k].text))

@@ -73,6 +73,7 @@ static const struct row rows[] = {
     {"an_unknown_choice", "", "ingest.format=msgpak"},
     {"a_flat_record_with_two_values_at_one_path", "", "ingest.envelope={t: click}"},
     {"a_flat_record_with_a_path_through_a_value", "", "ingest.envelope={t: price.at, f: rest}"},
+    {"a_flat_record_with_a_path_too_deep", "", "ingest.envelope={t: a.b.c.d.e.f.g, f: rest}"},
     {"an_empty_path_of_a_flat_record", "", "ingest.envelope={f: \"\"}"},
     /* ingest, export, metrics */
     {"both_topic_and_topics", "  topic: samples\n", "  topic: samples\n  topics: [samples]\n"},
