@@ -287,14 +287,14 @@ static int watch_daemon(struct run *run, uint16_t port)
 {
     struct fr_buffer body = {0};
     int code = -1;
-    double told = fr_bench_now();
-    run->last_time = told;
+    double printed = fr_bench_now();
+    run->last_time = printed;
     while (!fr_bench_process_ended(run->service, &code)) {
         observe(run, port, &body);
         double now = fr_bench_now();
-        if (now - told >= 5.0) {
+        if (now - printed >= 5.0) {
             fr_bench_progress("e2e: trained %" PRIu64 " of %" PRIu64, run->last, total_samples(run));
-            told = now;
+            printed = now;
         }
         bool complete = run->kind == BROKER_EMBEDDED && run->last == total_samples(run);
         if (complete || interrupted || now - run->last_time > stall_seconds) {

@@ -38,7 +38,7 @@ void fr_bench_recovery_close(struct fr_bench_recovery *recovery)
 
 /* ---- writing ---- */
 
-/* The next epoch, durable and acknowledged; folds when it is time, or when told. */
+/* The next epoch, durable and acknowledged; folds when it is time, or when `fold` asks for it. */
 static enum fr_status write_epoch(struct fr_bench_recovery *recovery, bool fold, struct fr_err *err)
 {
     struct fr_durable_status now;

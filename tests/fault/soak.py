@@ -184,16 +184,16 @@ class Soak:
         faults = [self.kill, self.drain, self.hang_broker, self.stop_broker, self.delete_deltas, self.second_writer, self.malformed, self.refuse_letters, self.savepoint]
         if os.path.ismount(self.disk):
             faults.append(self.fill_disk)
-        begin = told = time.monotonic()
+        begin = printed = time.monotonic()
         self.stream.start()
         while time.monotonic() - begin < MINUTES * 60:
             fault = self.rng.choice(faults)
             fault()
             self.counts[fault.__name__] = self.counts.get(fault.__name__, 0) + 1
             self.wait_until_caught_up()
-            if time.monotonic() - told > 60 or len(self.counts) == 1:
-                told = time.monotonic()
-                print(f"{(told - begin) / 60:5.1f} min {self.figures()}", flush=True)
+            if time.monotonic() - printed > 60 or len(self.counts) == 1:
+                printed = time.monotonic()
+                print(f"{(printed - begin) / 60:5.1f} min {self.figures()}", flush=True)
             time.sleep(self.rng.uniform(0, 3))
         self.stream.end()
         self.wait_until_caught_up()

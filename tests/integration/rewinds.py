@@ -126,7 +126,7 @@ class Cases(Live):
         self.trained(daemon)
         assert not [r for _, r, _ in self.records("hooked.delta") if r["tl"] == 2] and not (snapshots / "CURRENT").exists(), "not before the hook has ended"
         marker.touch()
-        wait_until(lambda: "event=rewind_end" in daemon.log(), "told")
+        wait_until(lambda: "event=rewind_end" in daemon.log(), "the end of the rewind is logged")
         wait_until(lambda: daemon.json("/status")["snapshot"]["announced"], "announced")
         self.more(100)
         self.trained(daemon)

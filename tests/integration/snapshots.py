@@ -364,8 +364,8 @@ class Cases(Live):
             followers.append(last)
             self.trained(daemon)
             daemon.drain()
-            for follower, told in ((whole, epochs_of_whole), (last, epochs)):
-                wait_until(lambda: follower.poll() is not None or last_epoch(state) in told(), "it serves the last epoch")
+            for follower, served in ((whole, epochs_of_whole), (last, epochs)):
+                wait_until(lambda: follower.poll() is not None or last_epoch(state) in served(), "it serves the last epoch")
                 follower.terminate()
                 assert follower.wait() == 0
         finally:

@@ -55,9 +55,9 @@ def to_parquet(snapshot: Union[Snapshot, Path], out: Path) -> Dict[str, int]:
                     columns = [pa.array(keys)] + [pa.FixedSizeListArray.from_arrays(pa.array(values[name].ravel()), dim) for name, dim in parts.items()]
                     writer.write_table(pa.Table.from_arrays(columns, schema=schema))
                     counts[table] += len(keys)
-        told = {table: sum(f["rows"] for f in snapshot.manifest["files"] if f["table"] == table) for table in counts}
-        if told != counts:
-            raise BadRecord("%s has %s rows, and its manifest says %s" % (snapshot.path, counts, told))
+        stated = {table: sum(f["rows"] for f in snapshot.manifest["files"] if f["table"] == table) for table in counts}
+        if stated != counts:
+            raise BadRecord("%s has %s rows, and its manifest says %s" % (snapshot.path, counts, stated))
         np.savez(part / "dense.npz", **snapshot.dense)
         (part / "model.json").write_text(json.dumps(snapshot.model, sort_keys=True, separators=(",", ":")) + "\n")
     return counts

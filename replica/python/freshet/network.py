@@ -312,10 +312,10 @@ class _Graph:
         n = step("Tanh", [step("Add", [now[2], step("Mul", [r, past[2]])])])
         moved = step("Mul", [step("Mul", [step("Sub", [one, z]), score]), step("Sub", [n, state])])
         after = step("Where", [there, step("Add", [state, moved]), state])
-        told = step("Identity", [after])
+        given = step("Identity", [after])
         values = [helper.make_tensor_value_info(value, kind, ["N", width])
                   for value, kind, width in ((state, kinds.FLOAT, units), (input_, kinds.FLOAT, 3 * units), (score, kinds.FLOAT, 1), (there, kinds.BOOL, 1))]
-        ends = [helper.make_tensor_value_info(value, kinds.FLOAT, ["N", units]) for value in (after, told)]
+        ends = [helper.make_tensor_value_info(value, kinds.FLOAT, ["N", units]) for value in (after, given)]
         graph = helper.make_graph(body, name + "_step", values, ends)
         last, states = name + "_last", name + "_states"
         self.nodes.append(make("Scan", [zeros, own, scores, counts], [last, states], body=graph, num_scan_inputs=3, scan_input_axes=[1, 1, 1], scan_output_axes=[1]))

@@ -82,7 +82,7 @@ def produce(stream, address, topic, partitions, with_numbers, progress, text=Non
     admin.create_topics([confluent_kafka.admin.NewTopic(topic, partitions, 1)])[topic].result(120)
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 20, "queue.buffering.max.kbytes": 65536})
     failures, facts, number = [], Facts(stream), 0
-    told = lambda error, _: failures.append(error) if error else None  # noqa: E731
+    on_delivery = lambda error, _: failures.append(error) if error else None  # noqa: E731
     file = open(text, "w") if text else None
     for ids, numbers, labels, probabilities in stream.chunks():
         for at in range(0, len(labels), BLOCK):
@@ -90,7 +90,7 @@ def produce(stream, address, topic, partitions, with_numbers, progress, text=Non
             value = record(ids[part], numbers[part] if with_numbers else None, labels[part], START_MS + facts.at + at)
             while True:
                 try:
-                    producer.produce(topic, value, partition=number % partitions, on_delivery=told)
+                    producer.produce(topic, value, partition=number % partitions, on_delivery=on_delivery)
                     break
                 except BufferError:
                     producer.poll(0.1)
