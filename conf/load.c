@@ -156,6 +156,29 @@ static bool is_sample_topic(const struct fr_conf *conf, const char *topic)
     return false;
 }
 
+static bool is_topic_of_ingest(const struct fr_conf *conf, const char *topic)
+{
+    return is_sample_topic(conf, topic) ||
+           (conf->ingest.dead_letter_topic && strcmp(topic, conf->ingest.dead_letter_topic) == 0);
+}
+
+/* Sets the default topics of `export`; each must be a topic of its own. */
+static void finish_export_topics(struct fr_loader *loader, const struct fr_node *place)
+{
+    struct fr_conf *conf = loader->conf;
+    if (conf->model[0] != '\0') {
+        default_topic(loader, &conf->export_.topic, conf->model, ".delta");
+        default_topic(loader, &conf->export_.acknowledgement_topic, conf->model, ".ack");
+    }
+    const char *topic = conf->export_.topic, *acknowledgements = conf->export_.acknowledgement_topic;
+    if (topic && is_topic_of_ingest(conf, topic))
+        fr_refuse(loader, place, "export.topic", "`%s` is a topic of `ingest`; expected another", topic);
+    if (acknowledgements && topic && conf->export_.acknowledgements &&
+        (is_topic_of_ingest(conf, acknowledgements) || strcmp(acknowledgements, topic) == 0))
+        fr_refuse(loader, place, "export.acknowledgement_topic",
+                  "`%s` is a topic of `ingest` or the delta topic; expected another", acknowledgements);
+}
+
 static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
@@ -174,15 +197,9 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
         if (is_sample_topic(conf, conf->ingest.dead_letter_topic))
             fr_refuse(loader, ingest, "ingest.dead_letter_topic", "is the topic of the samples; expected another");
     }
-    if (conf->model[0] != '\0')
-        default_topic(loader, &conf->export_.topic, conf->model, ".delta");
-    default_folder(loader);
     const struct fr_node *export_ = fr_node_get(root, "export");
-    const char *topic = conf->export_.topic;
-    if (topic && (is_sample_topic(conf, topic) ||
-                  (conf->ingest.dead_letter_topic && strcmp(topic, conf->ingest.dead_letter_topic) == 0)))
-        fr_refuse(loader, export_ ? export_ : root, "export.topic", "`%s` is a topic of `ingest`; expected another",
-                  topic);
+    finish_export_topics(loader, export_ ? export_ : root);
+    default_folder(loader);
     const struct fr_node *brokers = fr_node_get(ingest, "brokers");
     char problem[256];
     if (ingest && !brokers && (one || many || conf->ingest.n_files == 0))

@@ -470,6 +470,10 @@ const struct fr_option fr_options[] = {
         "`hps`: rows go to topics `hps_et.<model>.<table>` as well, for consumers of NVIDIA HPS, without tombstones",
         .choices = FR_CHOICES(FR_EXPORT_FORMATS)),
     ROW(BOOL, "export.create", IN(fr_conf, export_.create), "true", "create missing topics"),
+    ROW(BOOL, "export.acknowledgements", IN(fr_conf, export_.acknowledgements), "false",
+        "read which epochs replicas serve, for `/status` and series (docs/serving.md, \"The fleet\")"),
+    ROW(TOPIC, "export.acknowledgement_topic", IN(fr_conf, export_.acknowledgement_topic), NULL,
+        "topic on which replicas say so", .computed = "`<model>.ack`"),
     RANGED(DURATION, "export.drain_timeout", IN(fr_conf, export_.drain_timeout_ms), 0, DAY, "60s",
            "longest drain: acknowledgements, the savepoint of `savepoint.at_drain`, the snapshot and hook of "
            "`snapshot.at_drain`"),

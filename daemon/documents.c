@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "replica_documents.h"
 #include "service.h"
 
 struct fr_documents *fr_documents_new(void)
@@ -364,6 +365,7 @@ static void document_status(struct fr_service *service, const struct fr_service_
     put_ignored(json, &s->ingest.unknown, &trainer->history);
     put_outbox(json, s);
     put_snapshots(json, &service->loops.snapshot.shared);
+    fr_documents_replicas(service, s, json);
     put_holds(json, service->conf, trainer);
     put_freshness(json, service->freshness);
     put_object(json, "log", COUNTS({"lines_lost", fr_log_lost(&unsaid)}));
@@ -457,6 +459,10 @@ void fr_documents_publish(struct fr_service *service)
     if (service->durable)
         s->waiting_bytes =
             fr_durable_span(service->durable, s->publisher.acked + 1, s->durable.epoch, UINT64_MAX, NULL);
+    struct fr_replicas_status *replicas = service->replicas ? fr_alloc(1, sizeof(*replicas)) : NULL;
+    if (replicas)
+        fr_replicas_get_status(service->replicas, replicas);
+    s->replicas = replicas;
     report_reasons(service, s);
     fr_readiness_update(&service->documents->readiness, service, s);
     s->ready = service->documents->readiness.reason[0] == '\0';
@@ -470,5 +476,6 @@ void fr_documents_publish(struct fr_service *service)
     fr_documents_page(service, s);
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);
+    free(replicas);
     free(s);
 }

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "documents.h"
 #include "metrics/series.h"
+#include "replica_documents.h"
 #include "service.h"
 
 /* ---- history that may be shown ---- */
@@ -458,6 +459,7 @@ void fr_documents_series(struct fr_service *service, const struct fr_service_sta
     series_partitions(service, &s->ingest);
     series_ledger(service);
     series_epochs(service, s);
+    fr_documents_replica_series(service, s);
     series_tables(registry, &s->trainer);
     for (uint32_t i = 0; i < s->trainer.history.n_tasks; i++)
         series_task(registry, service->conf, s->trainer.history.tasks[i].name, &s->trainer.tasks[i].result);

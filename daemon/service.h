@@ -67,8 +67,9 @@ struct fr_service_status {
     struct fr_ingest_status ingest;
     struct fr_publisher_status publisher;
     struct fr_durable_status durable;
-    uint64_t waiting_bytes; /* journal bytes that wait for the delta topic */
-    bool recovered;         /* the history is known */
+    uint64_t waiting_bytes;                    /* journal bytes that wait for the delta topic */
+    const struct fr_replicas_status *replicas; /* NULL: acknowledgements are not read */
+    bool recovered;                            /* the history is known */
     bool ready;
 };
 
@@ -90,6 +91,7 @@ struct fr_service {
     struct fr_durable *durable;
     struct fr_ingest *ingest;
     struct fr_publisher *publisher;
+    struct fr_replicas *replicas; /* NULL: acknowledgements are not read */
 
     struct fr_lifecycle life;
     struct fr_recovery recovery;

@@ -28,6 +28,8 @@ static void wire_modules(struct fr_service *service)
     loops->ingest.ingest = loops->trainer.ingest = loops->durable.ingest = service->ingest;
     loops->trainer.trainer = loops->upkeep.trainer = loops->snapshot.trainer = service->trainer;
     loops->durable.durable = loops->upkeep.durable = loops->fold.durable = loops->snapshot.durable = service->durable;
+    loops->replicas.durable = service->durable;
+    loops->replicas.replicas = service->replicas;
     loops->durable.timings = loops->fold.timings = &service->timings;
     loops->trainer.cut_stages = loops->durable.cut_stages = rings->cut_stages;
     loops->durable.free_stages = rings->free_stages;
@@ -152,6 +154,8 @@ static enum fr_status open_publisher(struct fr_service *service, struct fr_err *
     if (begins_with_snapshots(conf) && !hps)
         publisher.rewind = fr_rewind_ask;
     enum fr_status status = fr_publisher_new(&publisher, &service->publisher, err);
+    if (status == FR_OK && conf->export_.acknowledgements && publisher.brokers)
+        service->replicas = fr_replicas_new(&publisher, conf->export_.acknowledgement_topic);
     free(tables);
     free(properties);
     return status;
@@ -271,6 +275,7 @@ void fr_service_close(struct fr_service *service)
     fr_publisher_free(service->publisher);
     fr_durable_close(service->durable);
     fr_trainer_free(service->trainer);
+    fr_replicas_free(service->replicas); /* after the state: a client may take long to end */
     fr_service_close_device(&service->device);
     fr_pool_free(service->pool);
     release_rings(&service->rings);

@@ -40,6 +40,10 @@ OVERVIEW = [
     ("Disk", "bytes", [("freshet_disk_free_bytes@", "free"), ("freshet_cold_bytes@", "cold store")]),
     ("Outbox and its limit", "bytes", [("freshet_delta_waiting_bytes@", "waiting"), ("freshet_delta_in_flight_bytes@", "in flight"), ("freshet_delta_backlog_max_bytes@", "backlog_max")]),
     ("Open epoch and its limit", "bytes", [("freshet_dirty_bytes@", "changes"), ("freshet_epoch_max_bytes@", "epoch_bytes_max")]),
+    ("Replicas that acknowledge", "short", [("freshet_replicas@", "known"), ("freshet_replicas_silent@", "silent"), ("freshet_replicas_starting@", "starting")]),
+    ("The slowest replica", "s", [("freshet_replica_slowest_freshness_seconds@", "its newest sample"), ("freshet_replica_slowest_cut_age_seconds@", "its epoch"),
+                                  ("instance:freshet_last_published:age_seconds@", "published")]),
+    ("Epochs that the slowest replica lacks", "short", [("freshet_replica_slowest_epochs_behind@", "{{model}}")]),
     ("Descriptors and their limit", "short", [("process_open_fds@", "open"), ("process_max_fds@", "limit")]),
 ]
 ROWS = [
@@ -47,7 +51,7 @@ ROWS = [
     ("Training", r"freshet_(samples|batch|step|task|loss$|watermark|phase|device)"),
     ("Predictions", r"freshet_(auc|gauc|mse|served|positive|prediction|calibration|logloss)"),
     ("Tables", r"freshet_(rows|pending|occurrences|cold)"),
-    ("Epochs, deltas, copies", r"freshet_(epoch|cut|append|durable|publish|fold|last|delta|hps|snapshot|savepoint|freshness|arrival)"),
+    ("Epochs, deltas, copies", r"freshet_(epoch|cut|append|durable|publish|fold|last|delta|replica|hps|snapshot|savepoint|freshness|arrival)"),
     ("Process", r"freshet_(build|thread|log|http)|process_"),
 ]
 UNITS = {"_seconds": "s", "_bytes": "bytes", "_seconds_total": "s", "_bytes_total": "Bps"}

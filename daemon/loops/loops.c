@@ -21,6 +21,7 @@ STEP(durable)
 STEP(upkeep)
 STEP(fold)
 STEP(snapshot)
+STEP(replicas)
 #undef STEP
 
 struct loop {
@@ -41,13 +42,14 @@ static const struct loop table[FR_LOOPS] = {
     [FR_LOOP_UPKEEP] = {"upkeep", "upkeep", "upkeep", step_upkeep, 20, 0},
     [FR_LOOP_FOLD] = {"fold", "fold", "fold", step_fold, 20, FR_BACKGROUND_NICE},
     [FR_LOOP_SNAPSHOT] = {"snapshot", "snapshot", "snapshot", step_snapshot, 50, FR_SNAPSHOT_NICE},
+    [FR_LOOP_REPLICAS] = {"replicas", "replicas", "replicas", step_replicas, 200, FR_BACKGROUND_NICE},
 };
 
 void fr_loops_init(struct fr_loops *loops)
 {
     const struct fr_loop_context *context = &loops->context;
     loops->publish.context = loops->ingest.context = loops->trainer.context = loops->durable.context = context;
-    loops->upkeep.context = loops->fold.context = loops->snapshot.context = context;
+    loops->upkeep.context = loops->fold.context = loops->snapshot.context = loops->replicas.context = context;
     const struct fr_loop_thread *durable_thread = &loops->threads[FR_LOOP_DURABLE];
     loops->publish.durable = &loops->durable.shared;
     loops->ingest.publish = &loops->publish.shared;

@@ -3,6 +3,7 @@
  *   ingest ─ full ring ─► trainer ─ cut stages ─► durable ─ offer ─► publish
  *                                                    │
  *                   upkeep (limits, acknowledgements) fold (cold store, savepoints) snapshot
+ *                   replicas (what replicas say of themselves)
  *
  * Each struct below belongs to its loop's thread, except its member `shared`, whose comment states
  * which threads write and read it. wiring.c connects the loops before they begin.
@@ -18,6 +19,7 @@
 #include "loops/fold_loop.h"
 #include "loops/ingest_loop.h"
 #include "loops/publish_loop.h"
+#include "loops/replicas_loop.h"
 #include "loops/snapshot_loop.h"
 #include "loops/trainer_loop.h"
 #include "loops/upkeep_loop.h"
@@ -40,6 +42,7 @@ enum fr_loop {
     FR_LOOP_UPKEEP,
     FR_LOOP_FOLD,
     FR_LOOP_SNAPSHOT,
+    FR_LOOP_REPLICAS,
     FR_LOOPS
 };
 
@@ -52,6 +55,7 @@ struct fr_loops {
     struct fr_upkeep_loop upkeep;
     struct fr_fold_loop fold;
     struct fr_snapshot_loop snapshot;
+    struct fr_replicas_loop replicas;
     struct fr_loop_thread threads[FR_LOOPS];
 };
 

@@ -352,7 +352,10 @@ struct fr_conf {
         enum fr_export_format format;
         bool create;
         int64_t drain_timeout_ms;
-        char *brokers; /* = ingest.brokers in this version; NULL: nothing is published */
+        bool acknowledgements;       /* read what replicas say of themselves */
+        char *acknowledgement_topic; /* default <model>.ack */
+        /* = ingest.brokers in this version; NULL: nothing is published */
+        char *brokers;
     } export_;
     struct {
         char *listen_host;

@@ -116,6 +116,21 @@ enum fr_series_kind {
       "Whole states that this process published, for a topic that did not hold one or for a backlog.")                 \
     X(DELTA_REWINDS_TOTAL, COUNTER, "freshet_delta_rewinds_total",                                                     \
       "Timelines that this process began with a rewind to a snapshot.")                                                \
+    X(REPLICAS, GAUGE, "freshet_replicas", "Replicas that acknowledge epochs, silent ones included.")                  \
+    X(REPLICAS_SILENT, GAUGE, "freshet_replicas_silent", "Of them, those that wrote nothing for 30 s.")                \
+    X(REPLICAS_STARTING, GAUGE, "freshet_replicas_starting", "Of them, those that serve no epoch yet.")                \
+    X(REPLICA_SLOWEST_EPOCHS_BEHIND, GAUGE, "freshet_replica_slowest_epochs_behind",                                   \
+      "Published epochs that the slowest replica does not serve; NaN in an older timeline, or if no replica serves.")  \
+    X(REPLICA_SLOWEST_FRESHNESS_SECONDS, GAUGE, "freshet_replica_slowest_freshness_seconds",                           \
+      "Wall time minus event time of the newest sample that the slowest replica serves.")                              \
+    X(REPLICA_SLOWEST_CUT_AGE_SECONDS, GAUGE, "freshet_replica_slowest_cut_age_seconds",                               \
+      "Time since the epoch that the slowest replica serves was cut.")                                                 \
+    X(REPLICA_ACKNOWLEDGEMENTS_TOTAL, COUNTER, "freshet_replica_acknowledgements_total",                               \
+      "Records of the acknowledgement topic that this process read.")                                                  \
+    X(REPLICA_ACKNOWLEDGEMENTS_DROPPED_TOTAL, COUNTER, "freshet_replica_acknowledgements_dropped_total",               \
+      "Of them, those of further replicas while 1024 were known.")                                                     \
+    X(REPLICA_ACKNOWLEDGEMENTS_IGNORED_TOTAL, COUNTER, "freshet_replica_acknowledgements_ignored_total",               \
+      "Of them, those that had no effect, by reason.")                                                                 \
     X(PENDING_KEYS, GAUGE, "freshet_pending_keys", "Keys that the gate counts, without a row yet.")                    \
     X(ROWS_RESIDENT, GAUGE, "freshet_rows_resident", "Rows and pending keys in memory.")                               \
     X(ROWS_EVICTED_TOTAL, COUNTER, "freshet_rows_evicted_total",                                                       \

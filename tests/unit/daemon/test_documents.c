@@ -27,6 +27,7 @@ struct world {
     struct fr_ingest_partition partitions[2];
     struct fr_publisher_status publisher;
     struct fr_durable_status durable;
+    struct fr_replicas_status replicas;
     struct fr_buffer bodies[DOCUMENTS];
     int codes[DOCUMENTS];
     const char *reasons[4][2]; /* of /healthz: source, text */
@@ -66,6 +67,12 @@ WRAP(void, fr_durable_get_status, struct fr_durable *durable, struct fr_durable_
 {
     (void)durable;
     *out = w->durable;
+}
+
+WRAP(void, fr_replicas_get_status, struct fr_replicas *replicas, struct fr_replicas_status *out)
+{
+    (void)replicas;
+    *out = w->replicas;
 }
 
 WRAP(uint64_t, fr_durable_span, struct fr_durable *durable, uint64_t from, uint64_t to, uint64_t most, uint64_t *last)
@@ -277,6 +284,35 @@ static void count_epochs(void)
     snprintf(w->service.device.reason, sizeof(w->service.device.reason), "no \"card\"");
 }
 
+/* Two replicas are listed of three: one follows an older timeline, and one has said the least. */
+static void count_replicas(void)
+{
+    static char module;
+    struct fr_replicas_status *replicas = &w->replicas;
+    w->service.replicas = (struct fr_replicas *)&module;
+    w->conf.export_.acknowledgement_topic = (char *)"ctr.ack";
+    replicas->count = 3;
+    replicas->silent = replicas->left = replicas->forgotten = 1;
+    replicas->dropped = 2;
+    replicas->records = 40;
+    replicas->refused[FR_REPLICA_REFUSED_AHEAD] = 5;
+    replicas->n_listed = 2;
+    struct fr_acknowledgement *first = &replicas->listed[0].said, *second = &replicas->listed[1].said;
+    *first = (struct fr_acknowledgement){.name = "pod \"1\"\xe2\x98\x83",
+                                         .timeline = 1,
+                                         .epoch = 12,
+                                         .cut_ms = 1767225589000,
+                                         .watermark_ms = 1767225588500,
+                                         .rows = 70,
+                                         .has_rows = true,
+                                         .scores_per_second = 2.5,
+                                         .has_scores = true,
+                                         .problem = "no broker\n"};
+    replicas->listed[0].silence_ms = 31000;
+    replicas->listed[0].silent = true;
+    *second = (struct fr_acknowledgement){.name = "pod-2", .timeline = 2, .epoch = 5};
+}
+
 /* ---- documents on record ---- */
 
 /* The version is the only text that changes from release to release. */
@@ -319,6 +355,7 @@ FR_CASE(documents_are_those_on_record_to_the_byte)
             count_training();
             count_stream();
             count_epochs();
+            count_replicas();
         }
         fr_documents_publish(&w->service);
         for (size_t i = 0; i < DOCUMENTS; i++)
