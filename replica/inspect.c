@@ -40,6 +40,20 @@ const char *freshet_version(void)
     return FR_VERSION;
 }
 
+const char *freshet_replica_model(const struct freshet_replica *replica)
+{
+    return replica->model_name;
+}
+
+uint64_t freshet_replica_scored(const struct freshet_replica *replica)
+{
+    const struct fr_views *views = &replica->views;
+    uint64_t scored = 0;
+    for (uint32_t i = 0; i < atomic_load(&views->n_readers); i++)
+        scored += atomic_load_explicit(&views->readers[i].scored, memory_order_relaxed);
+    return scored;
+}
+
 /* ---- calls that read through the handle ---- */
 
 const char *freshet_replica_trained_kernel(const struct freshet_replica *replica)

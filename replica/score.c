@@ -174,6 +174,12 @@ static int score(struct freshet_reader *reader, struct scoring *scoring, uint32_
     reader->ignored = scoring->reason[0] ? 0 : scoring->ignored;
     if (scoring->n > scoring->room || !scoring->reason[0])
         *n_samples = scoring->n;
+    if (!scoring->reason[0]) {
+        /* One thread writes: no other addition can be lost between the load and the store. */
+        _Atomic uint64_t *scored = &reader->place->scored;
+        uint64_t before = atomic_load_explicit(scored, memory_order_relaxed);
+        atomic_store_explicit(scored, before + scoring->n, memory_order_relaxed);
+    }
     return problem(reader, scoring->reason[0] ? FRESHET_E_INVALID : FRESHET_OK, scoring->reason);
 }
 

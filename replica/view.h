@@ -46,6 +46,8 @@ struct fr_served_reader {
      * configuration. */
     _Atomic(const struct fr_served_model *) model;
     _Atomic int taken;
+    /* samples scored by the readers that had this place; written by the reader's thread */
+    _Atomic uint64_t scored;
 };
 
 struct fr_views {

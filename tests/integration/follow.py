@@ -26,12 +26,14 @@ import freshet  # noqa: E402
 class Options(ctypes.Structure):
     _fields_ = [("brokers", ctypes.c_char_p), ("topic", ctypes.c_char_p), ("snapshots", ctypes.c_char_p), ("model", ctypes.c_char_p),
                 ("partitions", ctypes.POINTER(ctypes.c_uint32)), ("n_partitions", ctypes.c_size_t), ("memory_max", ctypes.c_uint64),
-                ("kafka_file", ctypes.c_char_p), ("properties", ctypes.POINTER(ctypes.c_char_p)), ("n_properties", ctypes.c_size_t)]
+                ("kafka_file", ctypes.c_char_p), ("properties", ctypes.POINTER(ctypes.c_char_p)), ("n_properties", ctypes.c_size_t),
+                ("acknowledge", ctypes.c_char_p), ("acknowledgement_topic", ctypes.c_char_p)]
 
 
 class State(ctypes.Structure):
     _fields_ = [("ended", ctypes.c_int), ("timeline", ctypes.c_uint64), ("epoch", ctypes.c_uint64), ("lag_records", ctypes.c_uint64),
-                ("freshness_ms", ctypes.c_int64), ("reloads", ctypes.c_uint64), ("memory_bytes", ctypes.c_uint64), ("problem", ctypes.c_char * 512)]
+                ("freshness_ms", ctypes.c_int64), ("reloads", ctypes.c_uint64), ("memory_bytes", ctypes.c_uint64), ("problem", ctypes.c_char * 512),
+                ("acknowledged_epoch", ctypes.c_uint64)]
 
 
 class Follow:
@@ -39,13 +41,14 @@ class Follow:
 
     library = None
 
-    def __init__(self, brokers, topic, snapshots=None):
+    def __init__(self, brokers, topic, snapshots=None, acknowledge=None):
         if not Follow.library:
             ctypes.CDLL(BUILD / "libfreshet_replica.so", mode=ctypes.RTLD_GLOBAL)
             Follow.library = ctypes.CDLL(BUILD / "libfreshet_follow.so")
             Follow.library.freshet_follow_replica.restype = ctypes.c_void_p
         self.handle, self.reader, problem = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(512)
-        options = Options(brokers=brokers.encode(), topic=topic.encode(), snapshots=os.fsencode(snapshots) if snapshots else None)
+        options = Options(brokers=brokers.encode(), topic=topic.encode(), snapshots=os.fsencode(snapshots) if snapshots else None,
+                          acknowledge=acknowledge)
         status = self.library.freshet_follow_start(ctypes.byref(options), ctypes.byref(self.handle), problem, ctypes.c_size_t(512))
         assert status == 0, problem.value
 
@@ -356,6 +359,53 @@ class Cases:
             assert said in str(error), error
         with freshet.Replica.follow(self.kafka.address, "shown.delta", snapshots=folder) as replica:
             assert replica.info.epoch == last and replica.info.reloads == 1
+
+    def a_fleet_is_shown_by_its_slowest_replica(self):
+        """Four replicas (the library, the command, the Python package, and one written here from the text alone) say what they serve. The command is stopped and is the slowest."""
+        assert "operated.ack" not in self.admin.list_topics().topics, "nobody asked for it"
+        daemon = self.daemon("fleet", "export.acknowledgements=true")
+        first = self.more(daemon)
+        fleet = lambda: daemon.json("/status")["replicas"]
+        named = lambda name: next((r for r in fleet()["list"] if r["name"] == name), None)
+        where = ("--brokers", self.kafka.address, "--topic", "fleet.delta")
+        wait_until(lambda: "operated.ack" in self.admin.list_topics().topics, "the daemon makes the topic")
+        command = subprocess.Popen([BUILD / "tool/freshet", "follow", *where, "--acknowledge", "command"], stdout=subprocess.DEVNULL)
+        try:
+            with Follow(self.kafka.address, "fleet.delta", acknowledge="library \u2603 <b>".encode()) as follow, \
+                    freshet.Replica.follow(self.kafka.address, "fleet.delta", acknowledge="python") as replica:
+                wait_until(lambda: {r["name"] for r in fleet()["list"] if r["epoch"] >= first} == {"library \u2603 <b>", "command", "python"}, f"three are there: {fleet()}")
+                self.say({"e": 1, "tl": 1, "cut": 1700000000000, "wm": 1600000000000, "rows": 3, "scores": 2.5, "problem": "a\n\0"}, {"name": "left"}, {"name": "left", "leaving": True},
+                         {"v": 2}, {"name": ""}, {"name": "a\0b"}, {"m": "other"}, {"tl": 9}, {"tl": 1, "e": 2**62}, b"{", b'{"v":1', b"\x80", None)
+                wait_until(lambda: fleet()["ignored"] == {"malformed": 7, "model": 1, "timeline": 1, "ahead": 1} and fleet()["left"] == 1, f"what is wrong is counted: {fleet()}")
+                slowest = fleet()["slowest"]
+                assert slowest == named("third") | {k: slowest[k] for k in ("freshness", "cut_age", "silence", "epochs_behind")}, slowest
+                assert (slowest["epoch"], slowest["rows"], slowest["scores_per_second"], slowest["problem"]) == (1, 3, 2.5, "a\n"), slowest
+                assert slowest["epochs_behind"] >= first - 1 and slowest["freshness"] > slowest["cut_age"] > 1e6 and not slowest["silent"], slowest
+                self.say({"leaving": True})
+                command.send_signal(signal.SIGSTOP)
+                last = self.more(daemon)
+                replica.score([{"f": {"user_id": 7}}] * 5)
+                wait_until(lambda: fleet()["slowest"]["name"] == "command" and named("python")["epoch"] >= last and named("python")["scores_per_second"], f"the stopped one is the slowest: {fleet()}")
+                before = fleet()["slowest"]
+                wait_until(lambda: fleet()["slowest"]["epochs_behind"] > before["epochs_behind"], "it falls behind")
+                after = fleet()["slowest"]
+                assert after["name"] == "command" and after["epoch"] == before["epoch"] and after["freshness"] > before["freshness"] and after["silence"] > before["silence"], (before, after)
+                text = daemon.get("/metrics")[1]
+                assert "freshet_replicas{" in text and re.search(r'freshet_replica_acknowledgements_ignored_total\{model="operated",reason="malformed"\} 7$', text, re.M), text[-3000:]
+                command.send_signal(signal.SIGCONT)
+                wait_until(lambda: named("command")["epoch"] >= last, "it continues")
+                assert wait_until(lambda: follow.state().acknowledged_epoch >= last, "the library knows that its acknowledgement was taken")
+        finally:
+            command.send_signal(signal.SIGCONT)
+            command.terminate()
+            command.wait(PATIENCE)
+        wait_until(lambda: fleet()["count"] == 0 and fleet()["slowest"] is None and fleet()["left"] == 5, f"who ends says so: {fleet()}")
+        daemon.drain()
+
+    def say(self, *records):
+        """Writes acknowledgements by the text alone; a map is completed, and other bytes are written as they are."""
+        whole = {"v": 1, "m": "operated", "name": "third", "tl": 1, "e": 1}
+        self.send("operated.ack", [(0, json.dumps(whole | r).encode() if isinstance(r, dict) else r) for r in records])
 
     def run(self):
         names = [n for n in vars(Cases) if n.startswith("a_")]

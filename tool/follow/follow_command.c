@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "follow/acknowledger.h"
 #include "follow/patience.h"
 #include "output.h"
 #include "score/served.h"
@@ -28,6 +29,9 @@ static const char usage[] =
     "  --until-epoch N     end when epoch N is served\n"
     "  --score F.jsonl     at the end, score these samples: one line of task -> probability each\n"
     "  --dump FILE         at the end, write the replica as JSON Lines (as `freshet dump`)\n"
+    "  --acknowledge NAME  write which epoch is served to the topic <model>.ack, under this name of the replica: the\n"
+    "                      daemon's /status shows it (export.acknowledgements)\n"
+    "  --acknowledgement-topic T  another topic for that\n"
     "  --kafka-file FILE   librdkafka properties, NAME=VALUE a line: the place of passwords\n"
     "  --kafka NAME=VALUE  a librdkafka property (many); every user of the host can see it\n\n"
     "Follows from the first epoch there is, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot continue\n"
@@ -36,6 +40,7 @@ static const char usage[] =
 
 struct follow {
     struct fr_follower_options from;
+    struct fr_acknowledger_options acknowledger;
     const char *score, *dump;
     int64_t until_idle_ms; /* 0: no limit */
     uint64_t until_epoch;  /* 0: none */
@@ -108,7 +113,16 @@ static void print_refused(const struct fr_followed *followed)
            fr_log_quote(quoted, sizeof(quoted), followed->problem));
 }
 
-static enum fr_status follow_topic(const struct follow *follow, struct fr_follower *follower, struct fr_err *err)
+/* Acknowledges what is served and, after a step that brought nothing, why. */
+static void acknowledge(struct fr_acknowledger *acknowledger, struct fr_follower *follower, enum fr_status status)
+{
+    struct fr_err waits = {0};
+    bool waiting = acknowledger && status == FR_AGAIN && fr_follower_waits(follower, &waits);
+    fr_acknowledger_step(acknowledger, fr_follower_replica(follower), waiting ? waits.text : NULL);
+}
+
+static enum fr_status follow_topic(const struct follow *follow, struct fr_follower *follower,
+                                   struct fr_acknowledger *acknowledger, struct fr_err *err)
 {
     uint64_t last_ns = now_ns();
     struct fr_tool_patience patience = {.endless = follow->until_idle_ms == 0, .absent_ms = follow->until_idle_ms};
@@ -116,6 +130,7 @@ static enum fr_status follow_topic(const struct follow *follow, struct fr_follow
         struct fr_followed followed = {0};
         bool first = !patience.found;
         enum fr_status status = fr_tool_follow_step(follower, &patience, "follow", &followed, err);
+        acknowledge(acknowledger, follower, status);
         if (first && patience.found) {
             print_deleted(follower);
             last_ns = now_ns();
@@ -181,20 +196,24 @@ static int run(const struct follow *follow)
 {
     struct fr_err err = {0};
     struct fr_follower *follower = NULL;
+    struct fr_acknowledger *acknowledger = NULL;
     catch_signals();
     struct freshet_replica_info info = {0};
-    enum fr_status status = fr_follower_open(&follow->from, &follower, &err);
+    enum fr_status status = fr_acknowledger_open(&follow->acknowledger, &acknowledger, &err);
+    if (status == FR_OK)
+        status = fr_follower_open(&follow->from, &follower, &err);
     if (status == FR_OK) {
         freshet_replica_get_info(fr_follower_replica(follower), &info);
         print_begin(&info);
         if (!reached(follow, info.epoch))
-            status = follow_topic(follow, follower, &err);
+            status = follow_topic(follow, follower, acknowledger, &err);
         freshet_replica_get_info(fr_follower_replica(follower), &info);
     }
     if (status == FR_OK && info.epoch == 0)
         status = fr_follower_unserved(follower, &err);
     else if (status == FR_OK && !reached(follow, info.epoch) && fr_follower_deleted(follower, &err))
         status = FR_E_LOST;
+    fr_acknowledger_close(acknowledger);
     int result = follower ? finish(follow, follower) : FR_TOOL_FAILED;
     if (status != FR_OK)
         result = fr_tool_fail("follow", &err);
@@ -242,6 +261,8 @@ int fr_tool_follow(int argc, char **argv)
         {.name = "--until-epoch", .number = &follow.until_epoch, .min = 1},
         {.name = "--score", .value = &follow.score},
         {.name = "--dump", .value = &follow.dump},
+        {.name = "--acknowledge", .value = &follow.acknowledger.name},
+        {.name = "--acknowledgement-topic", .value = &follow.acknowledger.topic},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
@@ -250,5 +271,6 @@ int fr_tool_follow(int argc, char **argv)
         return FR_TOOL_USAGE;
     if (partitions)
         follow.from.topic.partitions = numbers;
+    follow.acknowledger.from = &follow.from.topic;
     return run(&follow);
 }

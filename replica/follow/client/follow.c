@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "follow/acknowledger.h"
 #include "follow/follower.h"
 
 enum { STEP_MS = 50, RETRY_MS = 500 };
@@ -34,6 +35,7 @@ struct freshet_follow {
     bool scorable;
     struct freshet_follow_state state;
     struct fr_follower *follower;
+    struct fr_acknowledger *acknowledger; /* NULL: nothing is acknowledged */
     /* Calls of freshet_follow_wait_caught_up are numbered. All calls up to `asked` wait. The ends
      * of the topic that were requested after them cover the calls up to `refreshed` (used by the
      * thread only), and what is served covers those up to `caught_up`. */
@@ -158,16 +160,32 @@ static void answer_waiting(struct freshet_follow *follow)
     pthread_mutex_unlock(&follow->mutex);
 }
 
+/* Says what is served. This thread alone writes the problem, so it needs no lock to read it. */
+static void acknowledge(struct freshet_follow *follow)
+{
+    if (!follow->acknowledger)
+        return;
+    fr_acknowledger_step(follow->acknowledger, fr_follower_replica(follow->follower), follow->state.problem);
+    pthread_mutex_lock(&follow->mutex);
+    follow->state.acknowledged_epoch = fr_acknowledger_epoch(follow->acknowledger);
+    pthread_mutex_unlock(&follow->mutex);
+}
+
 static void *run(void *self)
 {
     struct freshet_follow *follow = self;
     publish_state(follow, NULL, false);
-    while (!is_stopping(follow)) {
+    bool follows = true;
+    while (follows && !is_stopping(follow)) {
         refresh(follow);
-        if (!step(follow))
-            break;
-        answer_waiting(follow);
+        follows = step(follow);
+        if (follows)
+            answer_waiting(follow);
+        acknowledge(follow);
     }
+    /* The replica serves what it has after the following has ended. */
+    while (follow->acknowledger && pause_thread(follow, RETRY_MS))
+        acknowledge(follow);
     return NULL;
 }
 
@@ -215,9 +233,13 @@ int freshet_follow_start(const struct freshet_follow_options *options, struct fr
                                            .snapshots = options->snapshots,
                                            .memory_max = options->memory_max,
                                            .patient = true};
+    struct fr_acknowledger_options acknowledger = {
+        .name = options->acknowledge, .topic = options->acknowledgement_topic, .from = &follower.topic};
     bool made = fr_follower_open(&follower, &follow->follower, &err) == FR_OK &&
+                fr_acknowledger_open(&acknowledger, &follow->acknowledger, &err) == FR_OK &&
                 fr_thread_start(&follow->thread, "freshet-follow", run, follow);
     if (!made) {
+        fr_acknowledger_close(follow->acknowledger);
         fr_follower_close(follow->follower);
         free(follow);
         return answer(problem, room, FRESHET_E_INVALID, err.text[0] ? err.text : FR_THREADS_SHORT);
@@ -235,6 +257,7 @@ void freshet_follow_stop(struct freshet_follow *follow)
     pthread_cond_broadcast(&follow->changed);
     pthread_mutex_unlock(&follow->mutex);
     FR_CHECK(pthread_join(follow->thread, NULL) == 0);
+    fr_acknowledger_close(follow->acknowledger);
     fr_follower_close(follow->follower);
     (void)pthread_cond_destroy(&follow->changed);
     (void)pthread_mutex_destroy(&follow->mutex);

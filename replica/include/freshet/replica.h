@@ -146,6 +146,11 @@ struct freshet_replica_info {
 };
 FRESHET_API void freshet_replica_get_info(const struct freshet_replica *replica, struct freshet_replica_info *info);
 
+/* The name of the model, as the options, a record or a snapshot gave it; "" before. */
+FRESHET_API const char *freshet_replica_model(const struct freshet_replica *replica);
+/* The number of samples that were scored through this handle and its readers. Thread: any. */
+FRESHET_API uint64_t freshet_replica_scored(const struct freshet_replica *replica);
+
 /* The BLAS kernel that the model was trained with (the model record's `kernel`; "" before the first
  * record), and the kernel that scores here. With equal kernels, scores are bit-equal to the
  * daemon's; otherwise they are within 1e-5 in the logit. For a model trained in bf16 (a kernel

@@ -39,6 +39,8 @@ FUNCTIONS = {
     "freshet_replica_feed": (c_int, [c_void_p, c_uint32, c_char_p, c_size_t, POINTER(Event)]),
     "freshet_replica_load": (c_int, [c_void_p, c_char_p, c_char_p, c_size_t]),
     "freshet_replica_next_offset": (c_int64, [c_void_p, c_uint32]),
+    "freshet_replica_model": (c_char_p, [c_void_p]),
+    "freshet_replica_scored": (c_uint64, [c_void_p]),
     "freshet_reader_new": (c_int, [c_void_p, POINTER(c_void_p)]),
     "freshet_reader_free": (None, [c_void_p]),
     "freshet_reader_begin": (c_int, [c_void_p]),

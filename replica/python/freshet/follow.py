@@ -13,17 +13,19 @@ try:
 except ImportError as error:
     raise ImportError("following a topic needs the package confluent-kafka: pip install 'freshet[kafka]'") from error
 
+from .acknowledge import Acknowledger
 from .deltas import BadRecord, Snapshot, read_record
 
 if TYPE_CHECKING:
     from .replica import Fed, Replica
 
-POLL_SECONDS, ANSWER_SECONDS, REFRESH_SECONDS = 0.1, 10.0, 1.0
+POLL_SECONDS, ANSWER_SECONDS, REFRESH_SECONDS, ENDED_SECONDS = 0.1, 10.0, 1.0, 0.5
 HEAD_BYTES = 32  # of a record: they contain its kind, because writers keep the order of keys
 
 
 class Follower:
-    def __init__(self, replica: "Replica", brokers: str, topic: str, config: Dict[str, Any], snapshots: Union[str, os.PathLike, None] = None, named: bool = False) -> None:
+    def __init__(self, replica: "Replica", brokers: str, topic: str, config: Dict[str, Any], snapshots: Union[str, os.PathLike, None] = None, named: bool = False,
+                 acknowledge: Optional[str] = None, acknowledgement_topic: Optional[str] = None) -> None:
         self.replica, self.topic, self.problem = replica, topic, ""
         self.error: Optional[BaseException] = None
         self._stop, self._changed = threading.Event(), threading.Condition()
@@ -32,6 +34,7 @@ class Follower:
         self._snapshots, self._not_loaded, self._hinted = snapshots, "", False  # hinted: the topic is read from the snapshot's offsets
         # named: the caller gave the topic's model. Otherwise the snapshot must name the topic, or it waits for a record that shows the model (unproven).
         self._named, self._unproven = named, False
+        self._acknowledger = Acknowledger(replica, acknowledge, acknowledgement_topic, brokers, config) if acknowledge is not None else None
         self._load()
         self.consumer = confluent_kafka.Consumer({"enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_uncommitted", **config,
                                                   "bootstrap.servers": brokers, "group.id": "freshet.reader", "enable.partition.eof": True})
@@ -124,12 +127,21 @@ class Follower:
             while not self._stop.is_set():
                 self._answer()
                 self._turn()
+                self._acknowledge()
         except BaseException as error:  # reported by wait() and `problem`: nothing else watches this thread
             self.error, self.problem = error, str(error)
         finally:
             with self._changed:
                 self._changed.notify_all()
             self.consumer.close()
+            while self._acknowledger and not self._stop.wait(ENDED_SECONDS):  # the replica still serves what it has
+                self._acknowledge()
+            if self._acknowledger:
+                self._acknowledger.close()
+
+    def _acknowledge(self) -> None:
+        if self._acknowledger:
+            self._acknowledger.step(self.problem)
 
     def _answer(self) -> None:
         """Requests the ends by which waiting calls are measured: those that brokers report after the call."""

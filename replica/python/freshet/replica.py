@@ -142,14 +142,17 @@ class Replica:
             lib.freshet_replica_limit_memory(handle, memory_max)
 
     @classmethod
-    def follow(cls, brokers: str, topic: str, *, timeout: float = 60.0, config: Optional[Mapping[str, Any]] = None, **options: Any) -> "Replica":
+    def follow(cls, brokers: str, topic: str, *, timeout: float = 60.0, config: Optional[Mapping[str, Any]] = None, acknowledge: Optional[str] = None,
+               acknowledgement_topic: Optional[str] = None, **options: Any) -> "Replica":
         """A replica that a thread feeds from a delta topic (package confluent-kafka), from the newest of `snapshots` on where there is one. Returns once it serves
         what the topic held when it was asked; TimeoutError names what is missing. `config` has further properties of librdkafka; `options` are those of the
-        constructor. `problem` has the reason if following has ended."""
+        constructor. `problem` has the reason if following has ended. acknowledge: the name under which the replica says on `acknowledgement_topic` (None: <model>.ack)
+        which epoch it serves; None: it says nothing."""
         from .follow import Follower
         replica = cls(**options)
         try:
-            replica._following = Follower(replica, brokers, topic, dict(config or {}), options.get("snapshots"), options.get("model") is not None)
+            replica._following = Follower(replica, brokers, topic, dict(config or {}), options.get("snapshots"), options.get("model") is not None, acknowledge,
+                                          acknowledgement_topic)
             replica._following.wait(timeout)
         except BaseException:
             replica.close()
@@ -219,7 +222,17 @@ class Replica:
         """The offset at which to continue reading a delta partition after a load; -1: its beginning."""
         return lib.freshet_replica_next_offset(self._own(), partition)
 
+    @property
+    def model(self) -> str:
+        """The model's name; empty until a record or a snapshot has shown it."""
+        return lib.freshet_replica_model(self._own()).decode()
+
     # ---- reading: any thread ----
+
+    @property
+    def scored(self) -> int:
+        """The number of samples that were scored here."""
+        return lib.freshet_replica_scored(self._own())
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[ctypes.c_void_p]:

@@ -5,7 +5,8 @@
  * = "kafka:9092", .topic = "ctr.delta"}, &f, problem, sizeof(problem)); then, in each serving
  * thread, a reader of its own: freshet_reader_new(freshet_follow_replica(f), &reader).
  *
- * The thread joins no consumer group and commits nothing. It waits out outages of brokers, a topic
+ * The thread joins no consumer group and commits nothing. Only if the option `acknowledge` is given
+ * it writes records, of which epoch is served. It waits out outages of brokers, a topic
  * that does not exist yet, refused memory, gaps and rewinds; meanwhile the replica serves what it
  * has and the state reports the reason. Two writers, another model, or 100 refused records in a row
  * end the following for good.
@@ -40,6 +41,12 @@ struct freshet_follow_options {
     const char *kafka_file;
     const char *const *properties;
     size_t n_properties;
+    /* The name by which this replica says which epoch it serves, on the acknowledgement topic, so
+     * that the daemon's /status shows it (docs/formats/acknowledgements.md). Each replica of a
+     * model needs a name of its own, such as that of its host: at most 128 bytes of UTF-8 without
+     * control characters. NULL: nothing is written. A topic that does not exist is not created. */
+    const char *acknowledge;
+    const char *acknowledgement_topic; /* NULL: <model>.ack */
 };
 
 /* Progress and health of the following. */
@@ -55,10 +62,13 @@ struct freshet_follow_state {
     uint64_t memory_bytes;
     /* the newest problem; "" once an epoch is served after it, or when there was none */
     char problem[512];
+    /* the newest epoch of which a broker has taken the acknowledgement; 0: none */
+    uint64_t acknowledged_epoch;
 };
 
 /* Loads the newest snapshot and starts the thread; it does not wait for a broker. Errors: E_INVALID
- * (no brokers or topic, an unknown property, impossible partitions); E_NO_MEMORY. `problem` (`room`
+ * (no brokers or topic, an unknown property, impossible partitions, a name that cannot be a
+ * replica's); E_NO_MEMORY. `problem` (`room`
  * bytes; may be NULL with 0) receives the reason. */
 FRESHET_API int freshet_follow_start(const struct freshet_follow_options *options, struct freshet_follow **out,
                                      char *problem, size_t room);
