@@ -24,6 +24,7 @@
 #include "base/thread.h"
 #include "base/trace.h"
 #include "config_check.h"
+#include "init_command.h"
 #include "process_limits.h"
 #include "progress.h"
 #include "service.h"
@@ -44,6 +45,7 @@ struct arguments {
 
 static const char usage[] =
     "freshetd --config FILE [options]\n"
+    "freshetd init --brokers B --topic T [options] > FILE\n"
     "\n"
     "  --config FILE        the YAML configuration (conf/OPTIONS.md lists every option)\n"
     "  --set path=value     overrides one option, e.g. --set metrics.listen=127.0.0.1:0; may be repeated\n"
@@ -493,6 +495,8 @@ static int start(int argc, char **argv)
 {
     struct arguments arguments = {.level = FR_LOG_INFO};
     arguments.service.skips = arguments.skips;
+    if (argc > 1 && strcmp(argv[1], "init") == 0)
+        return fr_init_command(argc - 1, argv + 1);
     for (int i = 1; i < argc; i++)
         if (!parse_option(argc, argv, &i, &arguments))
             return FR_EXIT_CONFIG;

@@ -31,6 +31,7 @@ static void describe(const struct rd_kafka_metadata_topic *found, struct fr_kafk
         found->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || found->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
     out->error = unknown ? RD_KAFKA_RESP_ERR_NO_ERROR : found->err;
     out->partitions = found->err ? 0 : (uint32_t)found->partition_cnt;
+    out->replicas = out->partitions ? (uint32_t)found->partitions[0].replica_cnt : 0;
     out->led = true;
     for (uint32_t i = 0; i < out->partitions; i++)
         out->led &= found->partitions[i].leader >= 0;
@@ -98,26 +99,33 @@ static enum fr_status judge(rd_kafka_resp_err_t error, const char *text, struct 
     }
 }
 
-enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
-                                     const struct fr_kafka_setting *settings, struct fr_err *err)
+enum fr_status fr_kafka_topic_make(rd_kafka_t *client, const struct fr_kafka_new_topic *wanted, struct fr_err *err)
 {
     char text[512];
-    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(topic, (int)partitions, -1, text, sizeof(text));
-    if (!wanted)
+    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(
+        wanted->name, (int)wanted->partitions, wanted->replicas ? (int)wanted->replicas : -1, text, sizeof(text));
+    if (!topic)
         return fr_err_set(err, FR_E_INVALID, "%s", text);
-    for (; settings && settings->name; settings++)
-        (void)rd_kafka_NewTopic_set_config(wanted, settings->name, settings->value);
+    for (const struct fr_kafka_setting *setting = wanted->settings; setting && setting->name; setting++)
+        (void)rd_kafka_NewTopic_set_config(topic, setting->name, setting->value);
     rd_kafka_AdminOptions_t *options = admin_options(client, RD_KAFKA_ADMIN_OP_CREATETOPICS);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    rd_kafka_CreateTopics(client, &wanted, 1, options, queue);
+    rd_kafka_CreateTopics(client, &topic, 1, options, queue);
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, ADMIN_MS + 1000);
     rd_kafka_resp_err_t error = creation_result(event, text, sizeof(text));
     if (event)
         rd_kafka_event_destroy(event);
     rd_kafka_queue_destroy(queue);
     rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_NewTopic_destroy(wanted);
+    rd_kafka_NewTopic_destroy(topic);
     return judge(error, text, err);
+}
+
+enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
+                                     const struct fr_kafka_setting *settings, struct fr_err *err)
+{
+    return fr_kafka_topic_make(
+        client, &(struct fr_kafka_new_topic){.name = topic, .partitions = partitions, .settings = settings}, err);
 }
 
 /* ---- settings ---- */

@@ -35,7 +35,7 @@ static bool parse_duration(const char *name, const char *text, int64_t *out)
     static const struct {
         const char *unit;
         int64_t ms;
-    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
     char *end = NULL;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);

@@ -19,6 +19,7 @@ enum { FR_TOOL_SETS_MAX = 64 /* --set in one command */ };
 
 /* The commands, in the order in which they are listed to users: name, and what the command does. */
 #define FR_TOOL_COMMANDS(COMMAND)                                                                                      \
+    COMMAND(topic, "makes a topic for samples")                                                                        \
     COMMAND(produce, "writes samples to a topic, from a file or synthetic")                                            \
     COMMAND(decode, "shows what sample records decode to, or why they are malformed")                                  \
     COMMAND(follow, "follows a delta topic as a replica; scores and dumps")                                            \
@@ -49,7 +50,7 @@ struct fr_tool_option {
     const char **value; /* the text */
     uint64_t *number;   /* as a whole number from min to max; max 0: no limit */
     uint64_t min, max;
-    int64_t *duration_ms; /* 5s, 200ms, 1m, 1h */
+    int64_t *duration_ms; /* 5s, 200ms, 1m, 1h, 7d */
     int *choice;          /* as the index of the word in `choices`, which ends with NULL */
     const char *const *choices;
     bool *flag;

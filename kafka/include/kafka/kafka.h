@@ -87,6 +87,7 @@ void fr_kafka_explain(int code, const char *reason, char *text, size_t size);
 struct fr_kafka_topic {
     uint32_t partitions;       /* 0: the topic does not exist, or `error` says why it cannot be
                                 * read */
+    uint32_t replicas;         /* of partition 0 */
     rd_kafka_resp_err_t error; /* the brokers' error; absence is not an error */
     bool led;                  /* each partition has a leader */
     /* The cluster has a controller, which answers requests about topics; the embedded broker names
@@ -99,9 +100,19 @@ struct fr_kafka_topic {
  * topic if the brokers allow that. */
 rd_kafka_resp_err_t fr_kafka_topic_ask(rd_kafka_t *client, const char *topic, bool listed, int wait_ms,
                                        struct fr_kafka_topic *out);
+struct fr_kafka_new_topic {
+    const char *name;
+    uint32_t partitions;
+    uint32_t replicas;                       /* of each partition; 0: the brokers' default */
+    const struct fr_kafka_setting *settings; /* NULL: the brokers' defaults */
+};
+
 /* Creates a topic. FR_OK: the topic exists, new or from before; brokers may need a while to show
  * it. FR_AGAIN: the cluster does not answer such requests. FR_E_INVALID, FR_E_DENIED,
  * FR_E_UNAVAILABLE: err has only the reason. */
+enum fr_status fr_kafka_topic_make(rd_kafka_t *client, const struct fr_kafka_new_topic *wanted,
+                                   struct fr_err *err) FR_MUST_CHECK;
+/* The same with the brokers' replication. */
 enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
                                      const struct fr_kafka_setting *settings, struct fr_err *err) FR_MUST_CHECK;
 /* A topic's settings, its own or those that it has from the brokers. */
