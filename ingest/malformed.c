@@ -55,8 +55,23 @@ struct fr_likeness {
     const char *what, *remedy;
 };
 
-/* Recognizes the format of a refused record; NULL: unknown. Maps and arrays of MessagePack begin
- * with bytes that no JSON text begins with, and conversely. */
+/* Returns whether the record begins as a map or an array of the format does. Those of MessagePack
+ * begin with bytes that no JSON text begins with, and conversely. */
+static bool begins_as(enum fr_format format, const struct fr_source_event *event)
+{
+    const uint8_t *bytes = event->value;
+    if (!bytes || event->size == 0)
+        return false;
+    size_t at = 0;
+    while (at + 1 < event->size && (bytes[at] == ' ' || bytes[at] == '\n' || bytes[at] == '\r' || bytes[at] == '\t'))
+        at++;
+    uint8_t first = bytes[at];
+    return format == FR_FORMAT_JSON ? first == '{' || first == '['
+                                    : (first >= 0x80 && first < 0xa0) || (first >= 0xdc && first <= 0xdf);
+}
+
+/* Recognizes the format of a refused record, if it is another one than the configured; NULL:
+ * unknown. */
 static const struct fr_likeness *recognize(enum fr_format format, const struct fr_source_event *event)
 {
     static const struct fr_likeness json = {"json", "correct ingest.format"};
@@ -67,16 +82,12 @@ static const struct fr_likeness *recognize(enum fr_format format, const struct f
         "gzip (values must not be compressed)",
         "send values uncompressed, and compress by the producer's compression.type,"};
     const uint8_t *bytes = event->value;
-    if (!bytes || event->size == 0)
+    if (!bytes || event->size == 0 || begins_as(format, event))
         return NULL;
-    size_t at = 0;
-    while (at + 1 < event->size && (bytes[at] == ' ' || bytes[at] == '\n' || bytes[at] == '\r' || bytes[at] == '\t'))
-        at++;
-    uint8_t first = bytes[at];
-    if (first == '{' || first == '[')
-        return format == FR_FORMAT_JSON ? NULL : &json;
-    if ((first >= 0x80 && first < 0xa0) || (first >= 0xdc && first <= 0xdf))
-        return format == FR_FORMAT_MSGPACK ? NULL : &msgpack;
+    if (begins_as(FR_FORMAT_JSON, event))
+        return &json;
+    if (begins_as(FR_FORMAT_MSGPACK, event))
+        return &msgpack;
     if (bytes[0] == 0 && event->size > 5)
         return &framed;
     if (event->size > 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
@@ -169,7 +180,8 @@ static const char *remedy_of(const struct fr_proof *proof, bool of_files)
     if (proof->looks_like)
         return proof->looks_like->remedy;
     if (proof->first.kind == FR_MALFORMED_SYNTAX)
-        return "correct ingest.format or what is sent";
+        return proof->begins_right ? "correct what is sent, which begins as the format does and is not valid,"
+                                   : "correct ingest.format or what is sent";
     if (proof->first.kind == FR_MALFORMED_FORM)
         return "a sample is a map with `f`, `y` and `t`, see docs/formats/samples.md: set ingest.envelope where records "
                "are flat objects, or correct what is sent";
@@ -344,10 +356,9 @@ static void count_row(struct fr_ingest *ingest, struct fr_stream *stream, enum f
     if (proof->refused++ > 0)
         return;
     note_refusal(ingest, stream, &proof->first);
-    proof->looks_like =
-        future == FR_FUTURE_NONE
-            ? recognize(stream->feed == &ingest->files ? FR_FORMAT_JSON : ingest->conf->ingest.format, &ingest->event)
-            : NULL;
+    enum fr_format format = stream->feed == &ingest->files ? FR_FORMAT_JSON : ingest->conf->ingest.format;
+    proof->looks_like = future == FR_FUTURE_NONE ? recognize(format, &ingest->event) : NULL;
+    proof->begins_right = begins_as(format, &ingest->event);
 }
 
 /* In lockstep the open batch waits, and nothing is held. */

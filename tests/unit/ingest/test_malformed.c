@@ -116,6 +116,7 @@ FR_CASE(what_to_do_about_a_format_goes_by_what_the_records_look_like)
         {"\0\0\0\1\7Avro", 9, "send MessagePack or JSON without that framing and restart"},
         {"\x1f\x8b\x08\x01", 4, "send values uncompressed"},
         {"user=1", 6, "correct ingest.format or what is sent and restart"},
+        {"{\"f\": {", 7, "correct what is sent, which begins as the format does and is not valid, and restart"},
         {"", 0, "the record is empty): correct what is sent"},
     };
     for (size_t i = 0; i < FR_ARRAY_LEN(forms); i++) {
