@@ -41,6 +41,8 @@ freshetd)
     printf '%s\n' '.SH DESCRIPTION' 'Reads labelled samples from Kafka topics or files, learns from them at once, and publishes what changed to a Kafka topic,' \
         'which replicas follow.' '.SH OPTIONS'
     "$program" --help | body skip
+    echo '.SH INIT'
+    "$program" init --help | body keep
     printf '%s\n' '.SH FILES' '.TP' '.B /etc/freshet/MODEL.yaml' 'the configuration of the unit freshetd@MODEL.service' '.TP' '.B /var/lib/freshet/MODEL' 'its state' \
         '.SH SEE ALSO' '.BR freshet (1)' '.PP' 'docs/operating.md and conf/OPTIONS.md in /usr/share/doc/freshet'
     ;;

@@ -117,7 +117,7 @@ struct flat_path {
 
 /* Dots of a path. A value is inside one object more than its path has dots, and may itself be a
  * list of pairs; a reader of records goes FR_DEPTH_MAX deep. */
-enum { FLAT_DOTS_MAX = FR_DEPTH_MAX - 3 };
+_Static_assert(FR_FLAT_DOTS_MAX == FR_DEPTH_MAX - 3, "a list of pairs at the end of a path fits into a record");
 
 static uint32_t count_dots(const char *path)
 {
@@ -166,11 +166,11 @@ void fr_loader_check_paths(struct fr_loader *loader, const struct fr_node *root)
     struct flat_path *paths = fr_arena_take(&loader->arena, (conf->n_slots + FR_LABELS_MAX + 1) * sizeof(*paths));
     uint32_t n = collect_paths(conf, paths);
     for (uint32_t i = 0; i < n; i++) {
-        if (count_dots(paths[i].text) > FLAT_DOTS_MAX) {
+        if (count_dots(paths[i].text) > FR_FLAT_DOTS_MAX) {
             fr_refuse(
                 loader, node, "ingest.envelope",
                 "%s is at `%.80s` of a record, a path with more than %d dots, which is deeper than a record may nest",
-                paths[i].what, paths[i].text, FLAT_DOTS_MAX);
+                paths[i].what, paths[i].text, FR_FLAT_DOTS_MAX);
             return;
         }
         for (uint32_t k = 0; k < n; k++) {

@@ -69,7 +69,8 @@ struct fr_proof {
     struct fr_ingest_refusal first; /* the first refused record */
     /* what the first refused record looks like; NULL: nothing known */
     const struct fr_likeness *looks_like;
-    bool begins_right; /* the first refused record begins as records of the configured format do */
+    /* the first refused record begins as records of the configured format do */
+    bool begins_right;
     uint32_t logged_slots, logged_keys; /* unknown names that the log has a line about */
 };
 

@@ -116,7 +116,7 @@ static bool is_label_like(const struct fr_proposed_field *choice)
 {
     const struct fr_seen_scalars *v = &choice->field->value;
     uint64_t present = fr_seen_present(choice->field);
-    return choice->kind != FR_PROPOSED_EVENT_TIME && present > 0 && choice->field->path_size <= FR_SAMPLE_KEY_MAX &&
+    return choice->kind != FR_PROPOSED_EVENT_TIME && choice->kind != FR_PROPOSED_LEFT_OUT && present > 0 &&
            v->zeros + v->ones + v->minus_ones == present;
 }
 

@@ -248,13 +248,22 @@ static void choose_scalar(struct fr_proposed_field *choice, const struct fr_surv
         doubt_id(choice, present, fr_survey_holders(survey, field), distinct);
 }
 
+/* Returns whether a configuration can name the field: its path in flat records, else its key. */
+static bool can_be_named(const struct fr_seen_field *field, bool flat)
+{
+    uint32_t dots = 0;
+    for (uint32_t i = 0; flat && i < field->path_size; i++)
+        dots += field->path[i] == '.';
+    return field->path_size > 0 && field->path_size <= FR_SAMPLE_KEY_MAX && dots <= FR_FLAT_DOTS_MAX &&
+           !strstr(field->path, "${") && strlen(field->path) == field->path_size;
+}
+
 static void choose_kind(struct fr_proposed_field *choice, const struct fr_survey *survey)
 {
     const struct fr_seen_field *field = choice->field;
     uint64_t present = fr_seen_present(field), lists = field->lists + field->weighted;
-    if (field->path_size == 0 || field->path_size > FR_SAMPLE_KEY_MAX || strstr(field->path, "${") ||
-        strlen(field->path) != field->path_size)
-        leave_out(choice, "a name that no configuration can write");
+    if (!can_be_named(field, survey->flat))
+        leave_out(choice, "a name that is empty, too long, too deep or has ${: no configuration can write it");
     else if (present == 0)
         leave_out(choice, "no value in the sample");
     else if (2 * (field->objects + field->value.others) > present)

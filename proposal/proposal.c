@@ -16,8 +16,6 @@
 #include "survey.h"
 #include "yaml_text.h"
 
-enum { REASON_MAX = 512 };
-
 /* Writes the model's name: the option, or the name of the topic or file with what a model's name
  * cannot have replaced. */
 static void name_model(const struct fr_proposal_options *options, char out[FR_PROPOSAL_MODEL_MAX + 1])
@@ -60,7 +58,7 @@ static enum fr_status load(const struct fr_buffer *text, struct fr_conf **out, s
 }
 
 /* Decodes the sample as the daemon would, and counts what it refuses. */
-static void try_decoder(const struct fr_conf *conf, struct fr_written *written, char reason[REASON_MAX])
+static void try_decoder(const struct fr_conf *conf, struct fr_written *written)
 {
     const struct fr_sampled *sampled = written->sampled;
     struct fr_decoder *decoder = fr_decoder_new(conf);
@@ -73,10 +71,9 @@ static void try_decoder(const struct fr_conf *conf, struct fr_written *written, 
         if (fr_decode_record(decoder, &record, &n, &why) == FR_OK)
             continue;
         if (written->refused++ == 0)
-            snprintf(reason, REASON_MAX, "%s", why);
+            snprintf(written->reason, sizeof(written->reason), "%s", why);
     }
     written->decoded = true;
-    written->reason = reason;
     fr_decoder_free(decoder);
 }
 
@@ -84,11 +81,10 @@ static enum fr_status write_checked(struct fr_written *written, struct fr_buffer
 {
     struct fr_buffer text = {0};
     struct fr_conf *conf = NULL;
-    char reason[REASON_MAX] = "";
     fr_proposal_write(written, &text);
     enum fr_status status = load(&text, &conf, err);
     if (status == FR_OK) {
-        try_decoder(conf, written, reason);
+        try_decoder(conf, written);
         fr_proposal_write(written, out);
     }
     fr_conf_free(conf);

@@ -4,6 +4,8 @@
 
 #include "kinds.h"
 
+enum { FR_PROPOSAL_REASON_MAX = 512 /* as of the decoder */ };
+
 struct fr_written {
     const struct fr_proposal_options *options;
     const struct fr_sampled *sampled;
@@ -14,7 +16,7 @@ struct fr_written {
      * not written if `decoded` is false */
     bool decoded;
     uint64_t refused;
-    const char *reason;
+    char reason[FR_PROPOSAL_REASON_MAX];
 };
 
 void fr_proposal_write(const struct fr_written *written, struct fr_buffer *out);

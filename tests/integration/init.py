@@ -53,7 +53,7 @@ def flat_records(n):
                   "history": [f"sku-{int(300 * draw.random() ** 2)}" for _ in range(draw.randrange(4))], "tags": draw.sample(["a", "b", "c", "d"], 2),
                   "price": price, "vector": [round(draw.gauss(0, 1), 3) for _ in range(3)], "age": draw.randrange(18, 80), "hour": i // 400 % 24, "slot": draw.randrange(5),
                   "mixed": draw.randrange(9) if i % 50 else "none", "signup": BEGIN_S - draw.randrange(10 ** 7), "at": "2026-01-01T00:00:00Z", "request_id": f"{i:08x}-q",
-                  "wide": "x y", "comment": "a text of more than three words", "amount": f"{price:.2f}", "more": [{"a": 1}], "nothing": None,
+                  "wide": "x y", "comment": "a text of more than three words", "amount": f"{price:.2f}", "more": [{"a": 1}], "deep": {"a": {"b": {"c": {"d": {"e": {"f": i % 7}}}}}}, "nothing": None,
                   "odd name\n": "n", "clicked": draw.random() < (0.1 + 0.6 * (item % 3 == 0)), "bought": draw.random() < 0.02}
         if i % 4 == 0:
             del record["age"]
@@ -136,6 +136,8 @@ class Cases:
         brokers = self.kafka.address
         assert "freshet topic create" in init("--brokers", brokers, "--topic", "nowhere", code=2)
         self.fill("empty", [])
+        code, _, said = tool("topic", "create", "--brokers", brokers, "--topic", "empty", check=False)
+        assert code == 1 and "there already and was not changed: topic=empty partitions=2 replication=1 retention.ms=604800000 cleanup.policy=delete" in said, said
         assert "has no records: write some" in self.of_topic("empty", code=75)
         self.fill("avro", [b"\x00\x00\x00\x00\x07abc"] * 20)
         assert "begins with \\x00\\x00\\x00\\x00\\x07\\x61" in self.of_topic("avro", code=2)

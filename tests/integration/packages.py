@@ -108,7 +108,7 @@ class Cases:
             text = page.read_text().replace("\\-", "-")
             shown = program(name, "--help").stdout
             commands = re.findall(r"^  ([a-z]+) ", shown, re.M)
-            shown += "".join(program(name, command, "--help").stdout for command in commands)
+            shown += "".join(program(name, command, "--help").stdout for command in commands or ["init"])
             options = set(re.findall(r"^  (--[a-z-]+)", shown, re.M))
             assert len(options) >= 12
             missing = [option for option in options if not re.search(rf"^\.B {option}\b", text, re.M)]

@@ -48,7 +48,8 @@ def tutorial():
     """Runs all commands of the tutorial in one shell, with another port. Processes that the commands started are ended in any case."""
     words = "".join(re.findall(r"^```sh\n(.*?)^```$", (SOURCE / "docs/tutorial.md").read_text(), re.S | re.M))
     with socket.create_server(("127.0.0.1", 0)) as free:
-        words = words.replace("127.0.0.1:8080", f"127.0.0.1:{free.getsockname()[1]}")
+        port = free.getsockname()[1]
+        words = words.replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace(">news.yaml\ncat ", f">news.yaml\nsed -i s/:8080/:{port}/ news.yaml\ncat ")
     begin, local = time.monotonic(), INSTALLED / "usr/local"
     environment = {**os.environ, "PATH": f"{local}/bin:{os.environ['PATH']}", "LD_LIBRARY_PATH": f"{local}/lib", "PKG_CONFIG_PATH": f"{local}/lib/pkgconfig"}
     log = WORK / "tutorial.log"
@@ -64,6 +65,7 @@ def tutorial():
     assert shell.returncode == 0, f"exit {shell.returncode} of docs/tutorial.md\n{output[-4000:]}"
     lines = output.splitlines()
     assert any("event=change what=" in line for line in lines) and any(line.startswith("verified: timeline 1 epoch") for line in lines), lines[-20:]
+    assert any(line.startswith("made topic=impressions partitions=2") for line in lines) and "<title>news · Freshet</title>" in output, "topic and page"
     print(f"ok docs/tutorial.md ({time.monotonic() - begin:.1f} s)", flush=True)
 
 
@@ -87,6 +89,9 @@ def main():
     lines = {form(line) for line in output[commands[0]].splitlines()}
     for line in promised.splitlines():
         assert form(line) in lines, f"the quick start does not say: {line}"
+    said = output[commands[0]].splitlines()
+    steps = said[said.index("next:") + 1:][:3]
+    assert [word in step for word, step in zip(("quickstart --keep", "freshetd init", "cpack"), steps)] == [True] * 3, steps
     verified = output[commands[2]].splitlines()
     assert any(line.startswith("verified: timeline 1 epoch") for line in verified), verified[-20:]
     shutil.rmtree(WORK)

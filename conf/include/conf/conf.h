@@ -36,6 +36,7 @@ enum {
     FR_MODEL_MAX = 121,
     FR_KEY_SEED_MAX = 128,
     FR_SAMPLE_KEY_MAX = 128, /* bytes of the name of a slot or label in samples */
+    FR_FLAT_DOTS_MAX = 5,    /* of the path of a value in a flat record */
     /* bytes of a path in ingest.files, which is part of a position's name */
     FR_FILE_PATH_MAX = 244,
     FR_HOOK_ARGUMENTS_MAX = 64,
