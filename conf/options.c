@@ -490,6 +490,12 @@ const struct fr_option fr_options[] = {
         "AUC within samples of one id of this slot", .of_kinds = SPARSE, .computed = "none"),
     RANGED(U32, "metrics.gauc_groups_max", IN(fr_conf, metrics.gauc_groups_max), 1, 65536, "1024", "ids kept for it"),
 
+    GROUP("insight", "what slots and layers look like while the model learns: `GET /insight`"),
+    RANGED(DURATION, "insight.interval", IN(fr_conf, insight.interval_ms), 0, DAY, "1m",
+           "time between two documents of `GET /insight`; 0: off"),
+    RANGED(U32, "insight.importance", IN(fr_conf, insight.importance), 0, 1000000, "0",
+           "every so many batches, how much AUC is lost without each slot: a forward pass a slot; 0: never"),
+
     GROUP("optimizer.sgd", "plain stochastic gradient descent"),
     RATE("sgd", "0.01", "step"),
     GROUP("optimizer.adagrad", "Adagrad (Duchi et al. 2011)"),

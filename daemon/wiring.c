@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "documents.h"
+#include "insight_documents.h"
 #include "page/page.h"
 #include "process_limits.h"
 #include "progress.h"
@@ -229,6 +230,7 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
         return status;
     if ((status = open_trainer(service, err)) != FR_OK)
         return status;
+    fr_documents_insight_open(service);
     fr_progress_start(service);
     if ((status = fr_service_recover(service, err)) != FR_OK)
         return status;

@@ -208,7 +208,8 @@ static void answer(void *self, const struct fr_http_request *request, struct fr_
         reply->status = rendered.render(rendered.self, request->query, &reply->body);
     else if (!answer_asset(http, request, reply) &&
              !(reply->status = find_document(http, path, &reply->body, &reply->content_type)))
-        refuse(reply, 404, "no such path; try / /healthz /readyz /auc /metrics /status /history /model");
+        refuse(reply, 404,
+               "no such path; try / /healthz /readyz /auc /metrics /status /history /model /insight /feature");
 }
 
 enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http **out, struct fr_err *err)

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { FR_HTTP_PATH_MAX = 64, FR_HTTP_HOST_MAX = 256, FR_HTTP_QUERY_MAX = 64, FR_HTTP_ETAG_MAX = 64 };
+enum { FR_HTTP_PATH_MAX = 64, FR_HTTP_HOST_MAX = 256, FR_HTTP_QUERY_MAX = 1024, FR_HTTP_ETAG_MAX = 64 };
 
 enum fr_http_method { FR_HTTP_GET, FR_HTTP_HEAD, FR_HTTP_OTHER };
 

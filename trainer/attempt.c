@@ -9,6 +9,7 @@
 #include "trainer_private.h"
 
 #include "base/trace.h"
+#include "insight/insight.h"
 
 /* Whether, as far as is known now, nothing has to happen between the end of the current batch and
  * the plan of the next one. */
@@ -43,7 +44,12 @@ static enum fr_status step(struct fr_trainer *trainer, const struct fr_batch *pa
     if (whole && !on_device)
         prepare_next(trainer);
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock), traced_ns = fr_trace_begin();
-    fr_graph_forward(trainer->graph, part, rows);
+    bool seen =
+        whole && trainer->insight && fr_insight_wants(trainer->insight, trainer->run.step_ns, trainer->history.batches);
+    if (seen)
+        fr_insight_forward(trainer->insight, part, rows, trainer->history.watermark_ms);
+    else
+        fr_graph_forward(trainer->graph, part, rows);
     trainer->run.forward_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     fr_trace_end("forward", traced_ns);
     traced_ns = fr_trace_begin();
@@ -52,6 +58,8 @@ static enum fr_status step(struct fr_trainer *trainer, const struct fr_batch *pa
         prepare_next(trainer);
     enum fr_status status = fr_graph_train_finish(trainer->graph, part, rows, loss);
     fr_trace_end("train", traced_ns); /* loss, backward pass and updates */
+    if (seen && status == FR_OK)
+        fr_insight_look(trainer->insight, part, rows, trainer->history.watermark_ms);
     fr_pipeline_move(trainer, status == FR_OK ? FR_MOVE_ACCEPT : FR_MOVE_REFUSE);
     return status;
 }

@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/trace.h"
+#include "insight/insight.h"
 
 enum { STATUS_EVERY_NS = 1000000000, WAIT_NS = FR_TRAINER_WAIT_MS * 1000000 };
 
@@ -96,6 +97,9 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     fr_trainer_cuts_init(trainer);
     fr_trainer_measure_init(trainer);
     fr_trainer_tasks_init(trainer);
+    if (trainer->conf->insight.interval_ms > 0)
+        trainer->insight = fr_insight_new(&(struct fr_insight_options){trainer->conf, options->clock, trainer->graph});
+    fr_trainer_questions_init(trainer);
     fr_trainer_publish_status(trainer);
     return trainer;
 }
@@ -106,6 +110,8 @@ void fr_trainer_free(struct fr_trainer *trainer)
         return;
     fr_trainer_lookout_release(trainer);
     fr_trainer_measure_release(trainer);
+    fr_trainer_questions_release(trainer);
+    fr_insight_free(trainer->insight);
     fr_trainer_sift_release(trainer);
     fr_pipeline_release(trainer);
     fr_store_free(trainer->store);
@@ -266,6 +272,9 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 
     if (now_ns - trainer->board.published_ns >= STATUS_EVERY_NS)
         fr_trainer_publish_status(trainer);
+    if (trainer->insight && fr_insight_due(trainer->insight, now_ns))
+        fr_insight_renew(trainer->insight, trainer->history.watermark_ms, trainer->run.step_ns, row_of, trainer);
+    fr_trainer_answer(trainer);
     /* A live cut does not wait for the durable thread unless the dirty rows have reached their
      * limit. Then, and in lockstep mode, the next batch waits for the cut. */
     bool due = fr_trainer_cut_due(trainer, now_ns, false);
@@ -295,6 +304,11 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 void fr_trainer_stop(struct fr_trainer *trainer)
 {
     atomic_store(&trainer->stop, true);
+}
+
+struct fr_insight *fr_trainer_insight(const struct fr_trainer *trainer)
+{
+    return trainer->insight;
 }
 
 const char *fr_trainer_kernel(const struct fr_trainer *trainer)

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "pipeline.h"
+#include "trainer/feature.h"
 #include "trainer/section.h"
 #include "trainer/trainer.h"
 
@@ -120,6 +121,17 @@ struct fr_trainer_board {
     uint64_t published_ns; /* when `status` was last published */
 };
 
+/* The question about one id that is open (feature.c). */
+struct fr_questions {
+    atomic_bool open;
+    pthread_mutex_t lock; /* guards the members below, and changes of `open` */
+    pthread_cond_t answered;
+    struct fr_feature_question question;
+    struct fr_feature *answer; /* the asker's; NULL: the asker has given up */
+    struct fr_err *err;
+    enum fr_status status; /* of the answer */
+};
+
 struct fr_trainer {
     struct fr_trainer_options options;
     const struct fr_conf *conf;
@@ -143,6 +155,8 @@ struct fr_trainer {
     struct fr_measuring measuring;
     struct fr_task_run tasks[FR_TASKS_MAX];
     struct fr_cuts cuts;
+    struct fr_insight *insight; /* NULL: insight.interval is 0 */
+    struct fr_questions questions;
     struct fr_trainer_board board;
 };
 
@@ -179,6 +193,11 @@ void fr_trainer_lookout_scan(struct fr_trainer *trainer);
 void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns);
 /* Called between batches: evicts clean rows. true: reading waits, for the reason in `text`. */
 bool fr_trainer_waits_for_memory(struct fr_trainer *trainer, char *text, size_t size);
+/* feature.c */
+void fr_trainer_questions_init(struct fr_trainer *trainer);
+void fr_trainer_questions_release(struct fr_trainer *trainer);
+/* Answers the question that is open, if any. Called between two batches. */
+void fr_trainer_answer(struct fr_trainer *trainer);
 /* silent_tasks.c */
 void fr_trainer_tasks_init(struct fr_trainer *trainer);
 /* Called after a step that was accepted. */

@@ -1,12 +1,13 @@
 /* What the owner loop does with a batch, in this process and without Kafka, for benchmarks: plan,
- * forward, AUC, backward, updates, expiry slice. Cuts and publishing are not in it. Rows are all
- * admitted. Private to tests/bench. Thread: the caller's, and a pool of its own. */
+ * forward, AUC, backward, updates, insight, expiry slice. Cuts and publishing are not in it. Rows
+ * are all admitted. Private to tests/bench. Thread: the caller's, and a pool of its own. */
 #ifndef FR_BENCH_MACHINE_H
 #define FR_BENCH_MACHINE_H
 
 #include "base/pool.h"
 #include "bench.h"
 #include "graph/graph.h"
+#include "insight/insight.h"
 #include "metrics/auc.h"
 #include "store/store.h"
 
@@ -19,7 +20,9 @@ struct fr_bench_machine {
     struct fr_store *store;
     struct fr_rows *rows;
     struct fr_auc *auc;
+    struct fr_insight *insight;        /* NULL: insight.interval is 0 */
     uint64_t n_trained;                /* batches */
+    uint64_t step_ns;                  /* all batches */
     double seconds[FR_MACHINE_PHASES]; /* of all threads, by phase */
 };
 

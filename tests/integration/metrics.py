@@ -269,6 +269,36 @@ class Cases:
         assert restored["tasks"] == document["tasks"]
         again.drain()
 
+    def insight_and_one_id_are_served(self):
+        groups = make_groups(random.Random(6), 700, lambda rng: int(rng.paretovariate(0.8)) % 150, first_ms=int(time.time() * 1000) - 700000)
+        users = [group["shared"]["user_id"] for group in groups for _ in group["items"]]
+        self.produce("insight", groups)
+        daemon = self.daemon("insight", ["insight.interval=100ms", "insight.importance=2"])
+        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) > 0 and daemon.json("/status")["partitions"][0]["lag"] == 0, "all trained")
+        document = wait_until(lambda: (lambda code, text: json.loads(text) if code == 200 else None)(*daemon.get("/insight")), "a document")
+        user, x = document["slots"]
+        assert (user["name"], x["name"], x["hot"], x["table"]) == ("user_id", "x", None, None) and document["task"] == "fixed", document
+        assert user["present"] == user["ids"] == 1 and x["present"] is None and user["keys"] <= len(set(users)), user
+        assert [one["name"] for one in document["layers"]] == ["fixed", "learned"] and 0 < document["cost"] < 0.5, document
+        hot = user["hot"][0]
+        assert hot["id"] == str(max(set(users), key=users.count)), (hot, users)
+
+        feature = daemon.json(f"/feature?slot=user_id&id={hot['id']}")
+        assert feature == {**daemon.json(f"/feature?slot=user_id&key={hot['key']}")} and feature["state"] == "row", feature
+        assert daemon.json("/feature?slot=user_id&id=n%C3%B6body+else")["state"] == "unknown"
+        for query, code in (("", 400), ("?slot=user_id", 400), ("?slot=user_id&id=1&key=1", 400), ("?slot=user_id&id=%C3", 400), ("?slot=user_id&key=x", 400),
+                            ("?slot=nobody&id=1", 404), ("?slot=x&id=1", 404), (f"?slot=user_id&id={'1' * 2000}", 400)):
+            assert (lambda code, text: (code, "error" in json.loads(text)))(*daemon.get("/feature" + query)) == (code, True), query
+        daemon.drain()
+        row = json.loads(tool("row", "--state-dir", self.work.path / "insight", "--slot", "user_id", "--id", hot["id"])[1])
+        assert (row["key"], row["show"], row["click"], row["seen_ms"]) == tuple(feature[name] for name in ("key", "show", "click", "seen_ms")), (row, feature)
+        assert feature["parts"] == row["parts"] and feature["show"] > 50 and abs(feature["norm"] - math.hypot(*row["parts"]["v"])) < 1e-6, (row, feature)
+        dump = [json.loads(line) for line in tool("dump", "--state-dir", self.work.path / "insight")[1].splitlines()]
+        kernel = next(line["values"] for line in dump if line.get("dense") == "learned/kernel")
+        expected = sum(a * b for a, b in zip(row["parts"]["v"], kernel))  # `learned` is a sum: the id's part of every sample's logit
+        assert abs(feature["contribution"]["click"] - expected) < 1e-5 and feature["contribution"]["fixed"] == 0, (feature, expected)
+        assert [one["task"] for one in user["importance"]] == ["fixed", "click", "watch"], user["importance"]
+
     def counts(self, text):
         found = [re.search(rf'freshet_freshness_seconds_count{{model="live",stage="{stage}"}} (\d+)', text) for stage in ("trained", "durable", "published")]
         return [int(f.group(1)) for f in found if f]
@@ -276,7 +306,7 @@ class Cases:
     def run(self):
         names = ["every_form_gives_the_numbers_computed_from_its_samples", "few_groups_are_a_sample_of_all_and_each_is_whole",
                  "sampling_correction_gives_back_the_whole_stream", "a_label_flip_is_visible_within_one_half_life",
-                 "live_documents_and_series_agree_and_freshness_is_there"]
+                 "live_documents_and_series_agree_and_freshness_is_there", "insight_and_one_id_are_served"]
         run_cases(self, names)
 
 

@@ -10,6 +10,7 @@
  *
  * Owner thread: the graph's; a block of values or of unique keys belongs to one worker. Rows are
  * reached by pointers, wherever they are. */
+#include "graph/step_view.h"
 #include "learning.h"
 #include "ops/pooling.h"
 #include "passes.h"
@@ -151,6 +152,18 @@ static bool rows_finite(const struct graph_run *run, uint32_t n_row_tasks)
     for (uint32_t w = 0; w < graph->workers; w++)
         bits = larger(bits, graph->worker_bits[w]);
     return bits <= fr_f32_bits(FR_GRADIENT_MAX);
+}
+
+float fr_graph_row_gradient(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
+                            uint32_t table, uint32_t unique)
+{
+    const struct graph_run run = {.graph = graph, .batch = batch, .rows = rows};
+    if (readers_of(&run, table) == 0)
+        return 0.0f;
+    struct fr_row_update update = row_update(&run, table, 0);
+    update.begin = unique;
+    update.end = unique + 1;
+    return fr_bits_f32(graph->ops->check_rows(&update));
 }
 
 /* ---- updates ---- */

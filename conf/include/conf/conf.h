@@ -369,6 +369,10 @@ struct fr_conf {
         int32_t gauc_by;                            /* sparse slot; FR_NO_INDEX: no GAUC */
         uint32_t gauc_groups_max;                   /* groups kept, 1024 */
     } metrics;
+    struct {
+        int64_t interval_ms; /* 0: off */
+        uint32_t importance; /* each so many batches; 0: not measured */
+    } insight;
 };
 
 /* Returns what an operation takes. */

@@ -23,6 +23,7 @@
 #include "batch/rows.h"
 #include "conf/conf.h"
 #include "durable/durable.h"
+#include "durable/image.h"
 #include "numerics/first_values.h"
 #include "policy/policy.h"
 
@@ -120,6 +121,23 @@ bool fr_store_tiered(const struct fr_store *store);
 /* The floats of a key's row in memory; NULL if the row is not in memory. The address is valid as
  * long as one from a plan. */
 float *fr_store_row_of(const struct fr_store *store, uint32_t table, uint64_t key);
+/* What the state has of a key, in memory or, if it is there only, in the cold store. */
+enum fr_store_key_state {
+    FR_KEY_UNKNOWN, /* never counted, counted by a sketch only, or gone */
+    FR_KEY_PENDING, /* counted by an exact gate: count, head.seen_ms */
+    FR_KEY_ROW,     /* head, and the floats */
+    FR_KEY_REMOVED, /* the epoch with its absence is not folded yet */
+};
+struct fr_store_key {
+    enum fr_store_key_state state;
+    bool resident; /* its newest image is in memory */
+    struct fr_row_head head;
+    uint32_t count;
+};
+/* Reads it without changing anything; of a row, its floats are copied to `row` [row floats].
+ * Between batches. An error is that of the cold store. */
+enum fr_status fr_store_read_key(const struct fr_store *store, uint32_t table, uint64_t key, struct fr_store_key *out,
+                                 float *row, struct fr_err *err) FR_MUST_CHECK;
 /* The seed and the stream from which first values of a table's rows are drawn. The caller fills in
  * key, part and fans of the row. */
 struct fr_value_place fr_store_first_place(const struct fr_store *store, uint32_t table);

@@ -29,7 +29,7 @@ struct reply {
 static void ask(const struct scene *scene, const char *method, const char *path, const char *headers,
                 struct reply *reply)
 {
-    char text[512], chunk[4096];
+    char text[2048], chunk[4096];
     fr_buffer_clear(&reply->body);
     snprintf(text, sizeof(text), "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n", method, path,
              headers);
@@ -193,7 +193,10 @@ FR_CASE(a_rendered_document_gets_the_query)
 {
     struct scene *scene = *state;
     struct reply reply = {0};
-    static const struct {
+    static char longest[1100], too_long[1100];
+    snprintf(longest, sizeof(longest), "/echo?%01023d", 0);
+    snprintf(too_long, sizeof(too_long), "/echo?%01024d", 0);
+    const struct {
         const char *target, *text;
         int status;
     } asked[] = {{"/echo", "me ", 200},
@@ -201,7 +204,7 @@ FR_CASE(a_rendered_document_gets_the_query)
                  {"/echo?a#f?x", "me a", 200},
                  {"/echo?", "me ", 200},
                  {"/echo?bad", "me bad", 400},
-                 {"/echo?0123456789012345678901234567890123456789012345678901234567890123456789", "me ?", 200}};
+                 {too_long, "me ?", 200}};
     static char self[] = "me";
     fr_http_serve(scene->http, "/echo", echo, self);
     for (size_t i = 0; i < FR_ARRAY_LEN(asked); i++) {
@@ -209,6 +212,8 @@ FR_CASE(a_rendered_document_gets_the_query)
         assert_int_equal(reply.status, asked[i].status);
         assert_string_equal((const char *)reply.body.data, asked[i].text);
     }
+    ask(scene, "GET", longest, "", &reply);
+    assert_string_equal((const char *)reply.body.data + 3, longest + 6);
     fr_buffer_release(&reply.body);
 }
 

@@ -18,7 +18,7 @@
 #include "fake_clock.h"
 #include "trainer/trainer.h"
 
-enum { BATCH = 16, EPOCH_BATCHES = 4, LETTERS_MAX = 1024 };
+enum { BATCH = 16, EPOCH_BATCHES = 4, LETTERS_MAX = 1024, TABLES_MAX = 4 };
 
 static const char config_text[] =
     "version: 1\n"
@@ -50,7 +50,7 @@ struct run {
     struct fr_stage stages[2];
     struct fr_gate_count gate_config;
     struct fr_expire_idle expire_config;
-    struct fr_table_policies policies;
+    struct fr_table_policies policies[TABLES_MAX]; /* the same for each table */
     struct fr_trainer *trainer;
     struct fr_durable *durable;
     /* batches, restored from the section; quarantined: all samples left out */
@@ -152,16 +152,18 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
         assert_true(fr_ring_try_push(run->free_stages, &run->stages[i]));
     }
     run->gate_config = (struct fr_gate_count){.count = 2, .idle_ms = 86400000};
-    run->policies.gate = fr_gate_count_policy(&run->gate_config);
+    run->policies[0].gate = fr_gate_count_policy(&run->gate_config);
     run->expire_config = (struct fr_expire_idle){.idle_ms = 30000};
-    run->policies.n_expiries = 1;
-    run->policies.expiries[0] = fr_expire_idle_policy(&run->expire_config);
+    run->policies[0].n_expiries = 1;
+    run->policies[0].expiries[0] = fr_expire_idle_policy(&run->expire_config);
     if (other_rule.rank)
-        run->policies.expiries[run->policies.n_expiries++] = other_rule;
+        run->policies[0].expiries[run->policies[0].n_expiries++] = other_rule;
+    for (uint32_t t = 1; t < TABLES_MAX; t++)
+        run->policies[t] = run->policies[0];
     struct fr_trainer_options options = {.conf = run->conf,
                                          .clock = &run->clock.clock,
                                          .pool = run->pool,
-                                         .policies = &run->policies,
+                                         .policies = run->policies,
                                          .stream = {run, applied, stage_positions, no_offsets, keep_letter},
                                          .full = run->full,
                                          .empty = run->empty,

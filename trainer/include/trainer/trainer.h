@@ -232,6 +232,10 @@ struct fr_trainer_status {
  * at every cut and whenever a hold begins or ends. */
 void fr_trainer_get_status(struct fr_trainer *trainer, struct fr_trainer_status *out);
 
+/* What is noted of batches for GET /insight; NULL: insight.interval is 0. Any thread. */
+struct fr_insight;
+struct fr_insight *fr_trainer_insight(const struct fr_trainer *trainer);
+
 const char *fr_trainer_kernel(const struct fr_trainer *trainer);
 
 #endif
