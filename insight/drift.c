@@ -43,14 +43,14 @@ void fr_drift_decay(struct fr_drift *drift, const double factors[FR_DRIFT_AGES])
         }
 }
 
-void fr_drift_add(struct fr_drift *drift, uint32_t bucket, float label, double weight)
+void fr_drift_add(struct fr_drift *drift, const struct fr_drift_weights weights[FR_DRIFT_CELLS])
 {
-    for (uint32_t age = 0; age < FR_DRIFT_AGES && bucket < FR_DRIFT_CELLS; age++) {
-        struct fr_drift_weights *weights = &drift->of[age][bucket];
-        weights->all += weight;
-        weights->labelled += isnan(label) ? 0.0 : weight;
-        weights->positives += isnan(label) ? 0.0 : weight * (double)label;
-    }
+    for (uint32_t age = 0; age < FR_DRIFT_AGES; age++)
+        for (uint32_t b = 0; b < FR_DRIFT_CELLS; b++) {
+            drift->of[age][b].all += weights[b].all;
+            drift->of[age][b].labelled += weights[b].labelled;
+            drift->of[age][b].positives += weights[b].positives;
+        }
 }
 
 static double weight_of(const struct fr_drift *drift, enum fr_drift_age age, uint32_t bucket, enum fr_drift_of of)

@@ -29,8 +29,8 @@ uint32_t fr_drift_bucket_of_key(uint64_t key);
 /* The bucket of a number; NaN is absent. FR_DRIFT_CELLS: there are no boundaries yet. */
 uint32_t fr_drift_bucket_of_number(struct fr_drift *drift, float x);
 void fr_drift_decay(struct fr_drift *drift, const double factors[FR_DRIFT_AGES]);
-/* label NaN: none. */
-void fr_drift_add(struct fr_drift *drift, uint32_t bucket, float label, double weight);
+/* Adds the weights of a batch. */
+void fr_drift_add(struct fr_drift *drift, const struct fr_drift_weights weights[FR_DRIFT_CELLS]);
 
 enum fr_drift_of { FR_DRIFT_VALUES, FR_DRIFT_POSITIVES };
 /* The index; NaN: an age has less than FR_DRIFT_SAMPLES_MIN. terms: what each bucket adds to it. */

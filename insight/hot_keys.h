@@ -9,12 +9,18 @@
 
 #include "insight/insight.h"
 
+enum { FR_HOT_FILTER_WORDS = 32 };
+
 struct fr_hot_keys {
     double total;
     uint32_t n;
     uint64_t keys[FR_INSIGHT_HOT];
     /* A count is too large by at most the error. */
     float counts[FR_INSIGHT_HOT], errors[FR_INSIGHT_HOT];
+    /* Finds quickly that a key has no counter, and the smallest counter (hot_keys.c). */
+    uint64_t filter[FR_HOT_FILTER_WORDS];
+    float smallest;
+    uint32_t hand, taken_over;
 };
 
 void fr_hot_keys_add(struct fr_hot_keys *hot, uint64_t key, float weight);

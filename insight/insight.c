@@ -75,28 +75,28 @@ void fr_insight_free(struct fr_insight *insight)
 bool fr_insight_wants(struct fr_insight *insight, uint64_t step_ns, uint64_t batches)
 {
     uint32_t every = insight->conf->insight.importance;
-    insight->looks =
+    insight->is_looked_at =
         step_ns >= insight->next_look_step_ns || fr_mono_ns(insight->options.clock) >= insight->next_look_ns;
-    insight->scores = insight->importance.n_tasks > 0 && batches % every == 0;
+    insight->is_scored = insight->importance.n_tasks > 0 && batches % every == 0;
     insight->looking_ns = 0;
-    insight->next_look_step_ns = insight->looks ? step_ns : insight->next_look_step_ns;
+    insight->next_look_step_ns = insight->is_looked_at ? step_ns : insight->next_look_step_ns;
     insight->window.of_batches++;
-    return insight->looks || insight->scores;
+    return insight->is_looked_at || insight->is_scored;
 }
 
 void fr_insight_forward(struct fr_insight *insight, const struct fr_batch *batch, const struct fr_rows *rows,
                         int64_t watermark_ms)
 {
-    if (insight->looks) {
+    if (insight->is_looked_at) {
         uint64_t began_ns = fr_mono_ns(insight->options.clock);
         fr_insight_slots_before(insight, batch, rows);
         insight->steps = fr_graph_shared_changes(insight->options.graph);
         insight->looking_ns += fr_mono_ns(insight->options.clock) - began_ns;
     }
-    if (insight->scores)
+    if (insight->is_scored)
         fr_insight_importance_exchange(insight, batch, rows, watermark_ms);
     fr_graph_forward(insight->options.graph, batch, rows);
-    if (insight->scores)
+    if (insight->is_scored)
         fr_insight_importance_score(insight, batch);
 }
 
@@ -119,7 +119,7 @@ static void move_to(struct fr_insight *insight, int64_t watermark_ms)
 void fr_insight_look(struct fr_insight *insight, const struct fr_batch *batch, const struct fr_rows *rows,
                      int64_t watermark_ms)
 {
-    if (!insight->looks)
+    if (!insight->is_looked_at)
         return;
     uint64_t began_ns = fr_mono_ns(insight->options.clock);
     bool stepped = !fr_graph_runs_beside(insight->options.graph) &&

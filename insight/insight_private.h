@@ -14,7 +14,7 @@
 #include "key_sample.h"
 
 enum {
-    INSIGHT_STEPPED = 64, /* keys of a slot whose step is measured in one batch */
+    INSIGHT_STEPPED = 32, /* keys of a slot whose step is measured in one batch */
     INSIGHT_HOT_SHOWN = 8,
     INSIGHT_BUCKETS_SHOWN = 3,
     INSIGHT_VALUES = 512, /* numbers of a layer that quantiles are taken of */
@@ -25,6 +25,11 @@ enum {
  * group. */
 struct insight_counts {
     double samples, present, ids, made, unknown;
+};
+
+/* What one sample or group of the batch counts for: samples, labels of the task, their sum. */
+struct insight_entry {
+    double samples, labelled, positives;
 };
 
 struct insight_slot {
@@ -88,10 +93,13 @@ struct fr_insight {
     int32_t task;                       /* whose label drift is of; FR_NO_INDEX: none */
     /* the watermark that `before` and drift are decayed to; INT64_MIN: none yet */
     int64_t as_of_ms;
+    uint32_t looks;                         /* in this process, modulo 2^32 */
+    struct insight_entry *samples, *groups; /* [capacity_entries] of the batch */
+    uint32_t capacity_entries;
     uint64_t steps; /* fr_graph_shared_changes before the step */
 
     /* the schedule: see insight.c */
-    bool looks, scores; /* what the batch that is wanted is wanted for */
+    bool is_looked_at, is_scored; /* what the batch that is wanted is wanted for */
     uint64_t next_look_step_ns, next_look_ns, next_renewal_ns;
     uint64_t spent_ns;   /* looking, in this process */
     uint64_t looking_ns; /* looking at this batch */

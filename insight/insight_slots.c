@@ -34,6 +34,8 @@ void fr_insight_slots_release(struct fr_insight *insight)
     for (uint32_t s = 0; insight->slots && s < insight->conf->n_slots; s++)
         free(insight->slots[s].floats);
     free(insight->slots);
+    free(insight->samples);
+    free(insight->groups);
 }
 
 /* ---- steps of rows ---- */
@@ -41,6 +43,7 @@ void fr_insight_slots_release(struct fr_insight *insight)
 void fr_insight_slots_before(struct fr_insight *insight, const struct fr_batch *batch, const struct fr_rows *rows)
 {
     const struct fr_conf *conf = insight->conf;
+    insight->looks++;
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         struct insight_slot *slot = &insight->slots[s];
         slot->n_stepped = 0;
@@ -52,13 +55,10 @@ void fr_insight_slots_before(struct fr_insight *insight, const struct fr_batch *
         uint32_t floats = value_floats(&conf->tables[conf->slots[s].table]);
         for (uint32_t o = 0; o < n && slot->n_stepped < INSIGHT_STEPPED; o++) {
             uint32_t u = table->unique_of[rows->slot_base[s] + o];
-            if (!table->rows[u] || !fr_key_sample_add(&slot->sample, table->keys[u]))
+            struct fr_sampled_key *key = table->rows[u] ? fr_key_sample_add(&slot->sample, table->keys[u]) : NULL;
+            if (!key || key->look == insight->looks)
                 continue;
-            bool taken = false;
-            for (uint32_t i = 0; i < slot->n_stepped; i++)
-                taken |= slot->stepped[i] == u;
-            if (taken)
-                continue;
+            key->look = insight->looks;
             memcpy(slot->floats + (size_t)slot->n_stepped * floats, table->rows[u], floats * sizeof(float));
             slot->stepped[slot->n_stepped++] = u;
         }
@@ -103,51 +103,45 @@ static void look_at_steps(struct fr_insight *insight, uint32_t s, const struct f
 
 /* ---- entries ---- */
 
-/* Returns the number of samples that an entry stands for. */
-static uint32_t samples_of(const struct fr_batch *batch, const struct fr_column *column, uint32_t entry)
-{
-    return column->shared ? batch->group_begin[entry + 1] - batch->group_begin[entry] : 1;
-}
+/* The weights of a batch's entries by buckets. One more bucket than there is takes numbers for
+ * which there are no boundaries yet. */
+struct spread {
+    struct fr_drift_weights buckets[FR_DRIFT_CELLS + 1];
+};
 
-/* Adds one bucket of an entry, for each of the entry's samples. */
-static void add_to_drift(struct fr_insight *insight, uint32_t s, const struct fr_batch *batch, uint32_t entry,
-                         uint32_t bucket)
+static void add_to_spread(struct spread *spread, uint32_t bucket, const struct insight_entry *entry)
 {
-    const struct fr_column *column = &batch->columns[s];
-    uint32_t first = column->shared ? batch->group_begin[entry] : entry;
-    for (uint32_t i = first; i < first + samples_of(batch, column, entry); i++) {
-        float label = NAN;
-        double weight = 1.0;
-        if (insight->task == FR_NO_INDEX ||
-            !fr_insight_counts(insight->conf, batch, (uint32_t)insight->task, i, &label, &weight))
-            label = NAN;
-        fr_drift_add(&insight->slots[s].drift, bucket, label, 1.0);
-    }
+    spread->buckets[bucket].all += entry->samples;
+    spread->buckets[bucket].labelled += entry->labelled;
+    spread->buckets[bucket].positives += entry->positives;
 }
 
 static void look_at_ids(struct fr_insight *insight, uint32_t s, const struct fr_batch *batch,
-                        const struct fr_rows *rows)
+                        const struct fr_rows *rows, struct spread *spread)
 {
     struct insight_slot *slot = &insight->slots[s];
     const struct fr_column *column = &batch->columns[s];
     const struct fr_table_rows *table = &rows->tables[insight->conf->slots[s].table];
     const uint32_t *unique_of = table->unique_of + rows->slot_base[s];
+    const struct insight_entry *entries = column->shared ? insight->groups : insight->samples;
     for (uint32_t e = 0; e < fr_batch_entries(batch, s); e++) {
-        uint32_t n = column->begin[e + 1] - column->begin[e], samples = samples_of(batch, column, e);
+        uint32_t n = column->begin[e + 1] - column->begin[e];
+        double samples = entries[e].samples;
         slot->window.samples += samples;
         slot->window.present += n > 0 ? samples : 0;
-        slot->window.ids += (double)n * samples;
+        slot->window.ids += n * samples;
         if (n == 0)
-            add_to_drift(insight, s, batch, e, FR_DRIFT_ABSENT);
+            add_to_spread(spread, FR_DRIFT_ABSENT, &entries[e]);
         for (uint32_t o = column->begin[e]; o < column->begin[e + 1]; o++) {
             uint32_t u = unique_of[o];
+            uint64_t key = table->keys[u];
             bool known = table->rows[u] != NULL, made = known && table->served && !table->served[u];
             slot->window.unknown += known ? 0 : samples;
             slot->window.made += made ? samples : 0;
-            fr_hot_keys_add(&slot->hot, table->keys[u], (float)samples);
-            add_to_drift(insight, s, batch, e, fr_drift_bucket_of_key(table->keys[u]));
+            fr_hot_keys_add(&slot->hot, key, (float)samples);
+            add_to_spread(spread, fr_drift_bucket_of_key(key), &entries[e]);
             if (known)
-                (void)fr_key_sample_add(&slot->sample, table->keys[u]);
+                (void)fr_key_sample_add(&slot->sample, key);
         }
     }
 }
@@ -159,29 +153,58 @@ static float number_of(const struct fr_column *column, uint32_t entry)
     return column->dim == 1 ? x[0] : norm_of(x, column->dim);
 }
 
-static void look_at_numbers(struct fr_insight *insight, uint32_t s, const struct fr_batch *batch)
+static void look_at_numbers(struct fr_insight *insight, uint32_t s, const struct fr_batch *batch, struct spread *spread)
 {
     struct insight_slot *slot = &insight->slots[s];
     const struct fr_column *column = &batch->columns[s];
+    const struct insight_entry *entries = column->shared ? insight->groups : insight->samples;
     for (uint32_t e = 0; e < fr_batch_entries(batch, s); e++) {
         float x = number_of(column, e);
-        uint32_t samples = samples_of(batch, column, e);
-        slot->window.samples += samples;
-        slot->window.present += isnan(x) ? 0 : samples;
-        add_to_drift(insight, s, batch, e, fr_drift_bucket_of_number(&slot->drift, x));
+        slot->window.samples += entries[e].samples;
+        slot->window.present += isnan(x) ? 0 : entries[e].samples;
+        add_to_spread(spread, fr_drift_bucket_of_number(&slot->drift, x), &entries[e]);
+    }
+}
+
+/* What each sample and group counts for, before the slots are looked at. */
+static void count_entries(struct fr_insight *insight, const struct fr_batch *batch)
+{
+    if (batch->n_samples > insight->capacity_entries) {
+        insight->capacity_entries = batch->n_samples + batch->n_samples / 2;
+        free(insight->samples);
+        free(insight->groups);
+        insight->samples = fr_alloc(insight->capacity_entries, sizeof(*insight->samples));
+        insight->groups = fr_alloc(insight->capacity_entries, sizeof(*insight->groups));
+    }
+    for (uint32_t g = 0; g < batch->n_groups; g++) {
+        struct insight_entry group = {0};
+        for (uint32_t i = batch->group_begin[g]; i < batch->group_begin[g + 1]; i++) {
+            float label;
+            double weight;
+            bool counts = insight->task != FR_NO_INDEX &&
+                          fr_insight_counts(insight->conf, batch, (uint32_t)insight->task, i, &label, &weight);
+            insight->samples[i] = (struct insight_entry){1.0, counts ? 1.0 : 0.0, counts ? (double)label : 0.0};
+            group.samples += insight->samples[i].samples;
+            group.labelled += insight->samples[i].labelled;
+            group.positives += insight->samples[i].positives;
+        }
+        insight->groups[g] = group;
     }
 }
 
 void fr_insight_slots_look(struct fr_insight *insight, const struct fr_batch *batch, const struct fr_rows *rows,
                            bool stepped)
 {
+    count_entries(insight, batch);
     for (uint32_t s = 0; s < insight->conf->n_slots; s++) {
         struct insight_slot *slot = &insight->slots[s];
         struct insight_counts before = slot->window;
+        struct spread spread = {0};
         if (insight->conf->slots[s].table == FR_NO_INDEX)
-            look_at_numbers(insight, s, batch);
+            look_at_numbers(insight, s, batch, &spread);
         else
-            look_at_ids(insight, s, batch, rows);
+            look_at_ids(insight, s, batch, rows, &spread);
+        fr_drift_add(&slot->drift, spread.buckets);
         slot->before.samples += slot->window.samples - before.samples;
         slot->before.present += slot->window.present - before.present;
         if (stepped && slot->floats)

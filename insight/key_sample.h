@@ -13,6 +13,7 @@ struct fr_sampled_key {
     uint64_t key;
     /* of the newest step that was looked at; NaN: none was */
     float gradient, update;
+    uint32_t look; /* the number of the last look that measured its step; 0: none has */
 };
 
 struct fr_key_sample {

@@ -26,7 +26,7 @@
 #include "graph/graph.h"
 
 enum {
-    FR_INSIGHT_SHARE = 200, /* looking takes at most one 200th of the training time */
+    FR_INSIGHT_SHARE = 400, /* looking takes at most one 400th of the training time */
     FR_INSIGHT_LOOKS_MIN = 4,
     FR_INSIGHT_KEYS = 512,
     FR_INSIGHT_HOT = 64,

@@ -199,12 +199,8 @@ FR_CASE(a_rendered_document_gets_the_query)
     const struct {
         const char *target, *text;
         int status;
-    } asked[] = {{"/echo", "me ", 200},
-                 {"/echo?a=1&b", "me a=1&b", 200},
-                 {"/echo?a#f?x", "me a", 200},
-                 {"/echo?", "me ", 200},
-                 {"/echo?bad", "me bad", 400},
-                 {too_long, "me ?", 200}};
+    } asked[] = {{"/echo", "me ", 200},  {"/echo?a=1&b", "me a=1&b", 200}, {"/echo?a#f?x", "me a", 200},
+                 {"/echo?", "me ", 200}, {"/echo?bad", "me bad", 400},     {too_long, "me ?", 200}};
     static char self[] = "me";
     fr_http_serve(scene->http, "/echo", echo, self);
     for (size_t i = 0; i < FR_ARRAY_LEN(asked); i++) {

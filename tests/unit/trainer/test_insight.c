@@ -44,25 +44,43 @@ static uint64_t random_of(uint64_t i, uint64_t what)
     return fr_fmix64(fr_fmix64(i) + what);
 }
 
+/* Of the next batches: user and place are shared by the samples of a group. */
+static bool grouped;
+
+static int planted_group(char *text, size_t size, uint64_t i)
+{
+    return snprintf(text, size,
+                    "{\"t\":%llu,\"shared\":{\"user\":%llu,\"place\":%llu},\"items\":["
+                    "{\"y\":%d,\"f\":{\"session\":%llu,\"price\":1}},{\"y\":%d,\"f\":{\"device\":3,\"price\":2}}]}",
+                    (unsigned long long)(1700000000000 + i * 100), (unsigned long long)(random_of(i, 2) % USERS),
+                    (unsigned long long)(random_of(i, 3) % 100), random_of(i, 5) % 2 == 0, (unsigned long long)i,
+                    random_of(i, 6) % 2 == 0);
+}
+
+static int planted_sample(char *text, size_t size, uint64_t i, bool later)
+{
+    uint64_t user = random_of(i, 1) % 10 < 4 ? HOT_USER : random_of(i, 2) % USERS, place = random_of(i, 3) % 100;
+    uint64_t odds = user % 2 ? 8 : 2; /* of 10 */
+    char device[40] = "";
+    if (later && place % 3)
+        place = 5;
+    if (!later)
+        snprintf(device, sizeof(device), "\"device\":%llu,", (unsigned long long)(random_of(i, 4) % 5));
+    return snprintf(text, size,
+                    "{\"t\":%llu,\"y\":%d,\"f\":{\"user\":%llu,\"session\":%llu,%s\"place\":%llu,\"price\":%g}}",
+                    (unsigned long long)(1700000000000 + i * 100), random_of(i, 5) % 10 < odds,
+                    (unsigned long long)user, (unsigned long long)i, device, (unsigned long long)place,
+                    (double)(random_of(i, 6) % 100) / 100 + (later ? 2 : 0));
+}
+
 static struct fr_batch *planted_batch(const struct fr_conf *conf, uint64_t number)
 {
     struct fr_batch *batch = fr_batch_new(conf);
     struct fr_decoder *decoder = fr_decoder_new(conf);
     for (uint64_t i = number * SAMPLES; i < (number + 1) * SAMPLES; i++) {
-        bool later = number >= MIDDLE;
-        uint64_t user = random_of(i, 1) % 10 < 4 ? HOT_USER : random_of(i, 2) % USERS, place = random_of(i, 3) % 100;
-        uint64_t odds = user % 2 ? 8 : 2; /* of 10 */
-        if (later && place % 3)
-            place = 5;
-        char text[300], device[40] = "";
-        if (!later)
-            snprintf(device, sizeof(device), "\"device\":%llu,", (unsigned long long)(random_of(i, 4) % 5));
+        char text[400];
         int size =
-            snprintf(text, sizeof(text),
-                     "{\"t\":%llu,\"y\":%d,\"f\":{\"user\":%llu,\"session\":%llu,%s\"place\":%llu,\"price\":%g}}",
-                     (unsigned long long)(1700000000000 + i * 100), random_of(i, 5) % 10 < odds,
-                     (unsigned long long)user, (unsigned long long)i, device, (unsigned long long)place,
-                     (double)(random_of(i, 6) % 100) / 100 + (later ? 2 : 0));
+            grouped ? planted_group(text, sizeof(text), i) : planted_sample(text, sizeof(text), i, number >= MIDDLE);
         uint32_t count = 0;
         const char *reason = NULL;
         struct fr_record record = {.value = text, .size = (size_t)size, .timestamp_ms = 1800000000000};
@@ -207,7 +225,7 @@ static void ask_between_batches(struct run *run, struct asking *asking)
     assert_int_equal(asking->status, FR_OK);
 }
 
-FR_CASE(looking_changes_no_number)
+static void looks_without_a_change(void)
 {
     static const char *const configurations[] = {PLANTED("{interval: 0s}"), PLANTED("{interval: 1s}"),
                                                  PLANTED("{interval: 1m, importance: 1}")};
@@ -237,6 +255,41 @@ FR_CASE(looking_changes_no_number)
     }
     for (size_t i = 0; i < 3; i++)
         fr_buffer_release(&images[i]);
+}
+
+FR_CASE(looking_changes_no_number)
+{
+    looks_without_a_change();
+}
+
+FR_CASE(looking_at_groups_changes_no_number)
+{
+    grouped = true;
+    looks_without_a_change();
+    grouped = false;
+}
+
+FR_CASE(shared_values_count_for_each_sample_of_their_group)
+{
+    char dir[FR_TEST_FOLDER];
+    struct run run;
+    fr_test_folder(dir);
+    grouped = true;
+    open_planted(&run, dir, PLANTED("{interval: 1m, importance: 1}"));
+    feed_planted(&run, 10);
+    grouped = false;
+    struct fr_buffer document = renew(&run);
+    assert_true(NUMBER(&document, "\"window\":", "\"samples\":") == 2 * 10 * SAMPLES);
+    assert_true(NUMBER(&document, SLOT("user"), "\"present\":") == 1.0);
+    assert_true(NUMBER(&document, SLOT("session"), "\"present\":") == 0.5);
+    assert_true(NUMBER(&document, SLOT("session"), "\"ids\":") == 0.5);
+    assert_true(NUMBER(&document, SLOT("device"), "\"hot\":[", "\"share\":") == 1.0);
+    /* all samples but those of each batch's first group, decayed */
+    double samples = NUMBER(&document, SLOT("user"), "\"importance\":[", "\"samples\":");
+    assert_true(samples > 800 && samples < 2 * 10 * (SAMPLES - 1));
+    fr_buffer_release(&document);
+    run_close(&run);
+    remove_dir(dir);
 }
 
 FR_CASE(an_id_is_answered_with_its_row_and_contribution)
@@ -277,6 +330,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_planted_is_visible),
         cmocka_unit_test(looking_changes_no_number),
+        cmocka_unit_test(looking_at_groups_changes_no_number),
+        cmocka_unit_test(shared_values_count_for_each_sample_of_their_group),
         cmocka_unit_test(an_id_is_answered_with_its_row_and_contribution),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
