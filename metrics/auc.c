@@ -345,6 +345,21 @@ static double ratio(double a, double b)
     return b != 0 ? a / b : (double)NAN;
 }
 
+static const struct accumulator *accumulator_of(const struct fr_auc *auc, int half_life)
+{
+    FR_CHECK(half_life < (int)auc->n_half_lives);
+    return half_life < 0 ? &auc->lifetime : &auc->decayed[half_life];
+}
+
+/* Returns what a weight of the accumulator counts at the time that the numbers are as of. */
+static double as_of_factor(const struct fr_auc *auc, int half_life)
+{
+    const struct accumulator *a = accumulator_of(auc, half_life);
+    if (half_life < 0 || a->reference_ms == INT64_MIN)
+        return 1;
+    return fr_decay_since(auc->as_of_ms, a->reference_ms, auc->half_life_ms[half_life]);
+}
+
 /* Computes AUC, and the share of a class (of the one with more of it) whose scores lie outside the
  * range that bins resolve. */
 static void area_of(const struct accumulator *a, struct fr_auc_result *out)
@@ -366,8 +381,7 @@ static void area_of(const struct accumulator *a, struct fr_auc_result *out)
 
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out)
 {
-    FR_CHECK(half_life < (int)auc->n_half_lives);
-    const struct accumulator *a = half_life < 0 ? &auc->lifetime : &auc->decayed[half_life];
+    const struct accumulator *a = accumulator_of(auc, half_life);
     bool values = auc->scores == FR_AUC_VALUES;
     double weight = a->sums[SUM_WEIGHT];
     area_of(a, out);
@@ -376,9 +390,84 @@ void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result
     out->positive_rate = ratio(a->sums[SUM_LABEL], weight);
     out->prediction_mean = ratio(a->sums[SUM_PREDICTION], weight);
     out->mse = values ? ratio(a->sums[SUM_SQUARES], weight) : (double)NAN;
-    out->weight = weight;
-    if (half_life >= 0 && a->reference_ms != INT64_MIN)
-        out->weight *= fr_decay_since(auc->as_of_ms, a->reference_ms, auc->half_life_ms[half_life]);
+    out->weight = weight * as_of_factor(auc, half_life);
+}
+
+/* ---- the calibration curve ---- */
+
+/* Returns the middle of a bin, counted from the bin around 0. */
+static float magnitude_of(size_t bin)
+{
+    if (bin == 0)
+        return 0;
+    if (bin == OUTSIDE_BIN)
+        return logit_limit;
+    if (bin >= EVEN_BEGIN && bin < LARGE_BEGIN)
+        return ((float)(bin - EVEN_BEGIN + (1 << SMALL_BITS)) + 0.5f) / 1024.0f;
+    bool small = bin < EVEN_BEGIN;
+    uint32_t bits = (uint32_t)(small ? bin - SMALL_BEGIN : bin - LARGE_BEGIN), own = small ? SMALL_BITS : LARGE_BITS;
+    bits += (uint32_t)((small ? AROUND_ZERO : LARGE) + 127) << own;
+    return fr_bits_f32((2 * bits + 1) << (22 - own));
+}
+
+/* Wilson 1927, equation 4, with the quantile 1.96 of the normal distribution. For a rate of
+ * 0 or 1 one bound is the rate itself, which rounding must not exclude. */
+static void set_interval(struct fr_auc_bucket *bucket)
+{
+    const double z2 = 1.96 * 1.96, n = bucket->weight, p = bucket->observed;
+    double middle = p + z2 / (2 * n), half = 1.96 * sqrt(p * (1 - p) / n + z2 / (4 * n * n));
+    bucket->low = fmax(0, fmin(p, (middle - half) / (1 + z2 / n)));
+    bucket->high = fmin(1, fmax(p, (middle + half) / (1 + z2 / n)));
+}
+
+FR_CLONES
+static void predict(size_t n, const float *restrict logits, float *restrict predictions)
+{
+    for (size_t i = 0; i < n; i++)
+        predictions[i] = fr_sigmoidf(logits[i]);
+}
+
+/* Adds up to BLOCK used bins from *at on, and moves *at to the next one. A bin belongs to one
+ * bucket, that of the middle of its weight; *below is the weight below the bin. */
+static void add_to_curve(const struct accumulator *a, size_t *at, double *below, struct fr_auc_bucket *sums)
+{
+    const double buckets_a_weight = FR_AUC_CURVE_BUCKETS / a->sums[SUM_WEIGHT];
+    size_t bins[BLOCK], n = 0;
+    float logits[BLOCK], predictions[BLOCK];
+    for (; n < BLOCK && *at < a->n_bins; *at = next_used(a, *at + 1)) {
+        logits[n] = *at < OUTSIDE_BIN ? -magnitude_of(OUTSIDE_BIN - *at) : magnitude_of(*at - OUTSIDE_BIN);
+        bins[n++] = *at;
+    }
+    predict(n, logits, predictions);
+    for (size_t i = 0; i < n; i++) {
+        double positive = a->positive[bins[i]], weight = positive + a->negative[bins[i]];
+        double share = (*below + 0.5 * weight) * buckets_a_weight;
+        struct fr_auc_bucket *sum = &sums[share < FR_AUC_CURVE_BUCKETS ? (size_t)share : FR_AUC_CURVE_BUCKETS - 1];
+        sum->predicted += weight * (double)predictions[i];
+        sum->observed += positive;
+        sum->weight += weight;
+        *below += weight;
+    }
+}
+
+void fr_auc_curve(const struct fr_auc *auc, int half_life, struct fr_auc_curve *out)
+{
+    const struct accumulator *a = accumulator_of(auc, half_life);
+    struct fr_auc_bucket sums[FR_AUC_CURVE_BUCKETS] = {{0}};
+    double below = 0, factor = as_of_factor(auc, half_life);
+    *out = (struct fr_auc_curve){0};
+    for (size_t at = next_used(a, 0); at < a->n_bins;)
+        add_to_curve(a, &at, &below, sums);
+    for (size_t b = 0; b < FR_AUC_CURVE_BUCKETS; b++) {
+        struct fr_auc_bucket bucket = sums[b];
+        bucket.predicted /= sums[b].weight;
+        bucket.observed /= sums[b].weight;
+        bucket.weight *= factor;
+        if (!(bucket.weight > 0))
+            continue;
+        set_interval(&bucket);
+        out->buckets[out->n++] = bucket;
+    }
 }
 
 /* The image: u32 format, u32 scores, u32 n, n i64 half_life_ms, then n + 1 accumulators (half-lives

@@ -124,8 +124,10 @@ void fr_task_metrics_result(const struct fr_task_metrics *task, struct fr_task_r
     out->regression = task->options.regression;
     out->n_half_lives = task->options.n_half_lives;
     memcpy(out->half_life_ms, task->options.half_life_ms, sizeof(out->half_life_ms));
-    for (uint32_t h = 0; h < out->n_half_lives; h++)
+    for (uint32_t h = 0; h < out->n_half_lives; h++) {
         fr_auc_result(task->auc, (int)h, &out->decayed[h]);
+        fr_auc_curve(task->auc, (int)h, &out->curves[h]);
+    }
     fr_auc_result(task->auc, -1, &out->lifetime);
     fr_auc_result(task->served, -1, &out->served);
     out->has_gauc = task->gauc != NULL;

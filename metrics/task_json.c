@@ -40,6 +40,30 @@ static void put_gauc(struct fr_json *json, const struct fr_task_result *result, 
     fr_json_end(json);
 }
 
+static void put_curve(struct fr_json *json, const char *name, const struct fr_auc_curve *curve)
+{
+    fr_json_array(json, name);
+    for (uint32_t b = 0; b < curve->n; b++) {
+        const struct fr_auc_bucket *bucket = &curve->buckets[b];
+        fr_json_object(json, NULL);
+        fr_json_number(json, "predicted", bucket->predicted);
+        fr_json_number(json, "observed", bucket->observed);
+        fr_json_number(json, "low", bucket->low);
+        fr_json_number(json, "high", bucket->high);
+        fr_json_number(json, "weight", bucket->weight);
+        fr_json_end(json);
+    }
+    fr_json_end(json);
+}
+
+static void put_curves(struct fr_json *json, const struct fr_task_result *result, const char *const *half_lives)
+{
+    fr_json_object(json, "curve");
+    for (uint32_t h = 0; h < result->n_half_lives; h++)
+        put_curve(json, half_lives[h], &result->curves[h]);
+    fr_json_end(json);
+}
+
 void fr_task_result_json(struct fr_json *json, const char *name, const struct fr_task_result *result,
                          const char *const *half_lives)
 {
@@ -49,6 +73,10 @@ void fr_task_result_json(struct fr_json *json, const char *name, const struct fr
         fr_auc_result_json(json, half_lives[h], &result->decayed[h], result->regression);
     fr_json_end(json);
     fr_auc_result_json(json, "lifetime", &result->lifetime, result->regression);
+    if (result->regression)
+        fr_json_null(json, "curve");
+    else
+        put_curves(json, result, half_lives);
     if (result->has_gauc)
         put_gauc(json, result, half_lives);
     else

@@ -74,6 +74,25 @@ struct fr_auc_result { /* NaN: undefined */
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out);
 
+/* The calibration curve: predictions against labels, in buckets of equal weight by the score (the
+ * deciles of Hosmer & Lemeshow 1980). */
+enum { FR_AUC_CURVE_BUCKETS = 10 };
+struct fr_auc_bucket {
+    /* mean prediction, from the middles of the bins: within 1e-3 of itself from a logit of -16 on */
+    double predicted;
+    double observed; /* mean label */
+    /* 95 % interval of `observed` (Wilson 1927). The decayed weight stands for the number of
+     * samples, so the interval is rather too wide than too narrow if samples weigh 1. */
+    double low, high;
+    double weight;
+};
+struct fr_auc_curve {
+    uint32_t n; /* buckets with samples; fewer than all where many samples have one score */
+    struct fr_auc_bucket buckets[FR_AUC_CURVE_BUCKETS]; /* `predicted` never falls */
+};
+/* half_life as above. FR_AUC_VALUES: no buckets. */
+void fr_auc_curve(const struct fr_auc *auc, int half_life, struct fr_auc_curve *out);
+
 /* The image is absolute and sparse (non-empty bins only). The image does not contain the as-of
  * time, which changes with every batch; parse replaces the whole state except that time.
  *

@@ -60,6 +60,7 @@ struct fr_task_result {
     uint32_t n_half_lives;
     int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
     struct fr_auc_result decayed[FR_AUC_HALF_LIVES_MAX];
+    struct fr_auc_curve curves[FR_AUC_HALF_LIVES_MAX];
     struct fr_auc_result lifetime;
     struct fr_auc_result served; /* lifetime of served scores; weight 0: no sample had one */
     struct fr_gauc_result gauc_decayed[FR_AUC_HALF_LIVES_MAX];

@@ -237,6 +237,98 @@ FR_CASE(logloss_calibration_and_rate_match_direct_sums)
     free(s);
 }
 
+/* Labels are drawn with the odds of the prediction times `odds`. half_life as in fr_auc_curve. */
+static struct fr_auc_curve planted_curve(double odds, float center, float spread, int half_life)
+{
+    struct stream *s = make_stream(17, center, spread);
+    for (int i = 0; i < N; i++) {
+        double p = 1 / (1 + exp(-(double)s->logits[i]) / odds);
+        s->labels[i] = fr_random_uniform(17, 4, (uint64_t)i, 0) < p ? 1.0f : 0.0f;
+        s->weights[i] = 1;
+    }
+    struct fr_auc *auc = fr_auc_new(&options);
+    struct fr_auc_result result;
+    struct fr_auc_curve curve;
+    feed(auc, s, 0, N);
+    fr_auc_result(auc, half_life, &result);
+    fr_auc_curve(auc, half_life, &curve);
+    double weight = 0, predicted = 0, observed = 0;
+    for (uint32_t b = 0; b < curve.n; b++) {
+        const struct fr_auc_bucket *bucket = &curve.buckets[b];
+        weight += bucket->weight;
+        predicted += bucket->weight * bucket->predicted;
+        observed += bucket->weight * bucket->observed;
+        assert_true(b == 0 || bucket->predicted >= curve.buckets[b - 1].predicted);
+        assert_true(bucket->low <= bucket->observed && bucket->observed <= bucket->high);
+    }
+    assert_true(fabs(weight / result.weight - 1) < 1e-9);
+    assert_true(fabs(predicted / weight / result.prediction_mean - 1) < 1e-3);
+    assert_true(fabs(observed / weight - result.positive_rate) < 1e-9);
+    fr_auc_free(auc);
+    free(s);
+    return curve;
+}
+
+/* Returns in how many buckets the prediction lies within the interval of the rate. */
+static int covered(const struct fr_auc_curve *curve)
+{
+    int n = 0;
+    for (uint32_t b = 0; b < curve->n; b++)
+        n += curve->buckets[b].low <= curve->buckets[b].predicted &&
+             curve->buckets[b].predicted <= curve->buckets[b].high;
+    return n;
+}
+
+FR_CASE(the_curve_of_right_probabilities_lies_within_its_intervals)
+{
+    static const float scales[][2] = {{-1, 1}, {-3, 0.5f}, {0, 0.001f}, {0.5f, 30}, {-18, 0.5f}};
+    for (size_t i = 0; i < sizeof(scales) / sizeof(*scales); i++)
+        for (int h = -1; h < 3; h++) {
+            struct fr_auc_curve curve = planted_curve(1, scales[i][0], scales[i][1], h);
+            assert_int_equal(curve.n, FR_AUC_CURVE_BUCKETS);
+            assert_true(covered(&curve) >= 8);
+            /* deciles, as far as single samples and bins allow */
+            for (uint32_t b = 1; b < curve.n; b++)
+                assert_true(fabs(curve.buckets[b].weight / curve.buckets[0].weight - 1) < (h == 0 ? 0.4 : 0.1));
+        }
+}
+
+FR_CASE(the_curve_of_a_model_that_is_wrong_by_a_factor_shows_the_factor)
+{
+    for (int side = 0; side < 2; side++) {
+        double odds = side ? 3 : 1.0 / 3;
+        struct fr_auc_curve curve = planted_curve(odds, -1, 1, -1);
+        assert_true(covered(&curve) == 0);
+        for (uint32_t b = 0; b < curve.n; b++) {
+            double p = 1 / (1 + (1 / curve.buckets[b].predicted - 1) / odds);
+            assert_true(fabs(curve.buckets[b].observed / p - 1) < 0.3);
+        }
+    }
+}
+
+/* The interval of 3 of 10 by hand is 0.1078 to 0.6032. */
+FR_CASE(samples_of_one_score_are_one_bucket_of_the_curve)
+{
+    float logits[10] = {0}, labels[10] = {1, 1, 1};
+    const int64_t t_ms[10] = {0};
+    struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){0});
+    struct fr_auc_curve curve;
+    fr_auc_curve(auc, -1, &curve);
+    assert_int_equal(curve.n, 0);
+    fr_auc_add(auc, &(struct fr_auc_samples){.count = 10, .scores = logits, .labels = labels, .t_ms = t_ms});
+    fr_auc_curve(auc, -1, &curve);
+    assert_int_equal(curve.n, 1);
+    const struct fr_auc_bucket *only = &curve.buckets[0];
+    assert_true(only->predicted == 0.5 && fabs(only->observed - 0.3) < 1e-12 && only->weight == 10);
+    assert_true(fabs(only->low - 0.1078) < 1e-4 && fabs(only->high - 0.6032) < 1e-4);
+    fr_auc_free(auc);
+    struct fr_auc *values = fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_VALUES});
+    fr_auc_add(values, &(struct fr_auc_samples){.count = 10, .scores = logits, .labels = labels, .t_ms = t_ms});
+    fr_auc_curve(values, -1, &curve);
+    assert_int_equal(curve.n, 0);
+    fr_auc_free(values);
+}
+
 FR_CASE(a_restored_state_continues_to_the_same_bytes)
 {
     struct stream *s = make_stream(11, 0.0f, 1.0f);
@@ -432,6 +524,9 @@ int main(void)
         cmocka_unit_test(above_one_percent_outside_the_range_auc_is_undefined),
         cmocka_unit_test(a_higher_logit_is_never_counted_below_a_lower_one),
         cmocka_unit_test(logloss_calibration_and_rate_match_direct_sums),
+        cmocka_unit_test(the_curve_of_right_probabilities_lies_within_its_intervals),
+        cmocka_unit_test(the_curve_of_a_model_that_is_wrong_by_a_factor_shows_the_factor),
+        cmocka_unit_test(samples_of_one_score_are_one_bucket_of_the_curve),
         cmocka_unit_test(a_restored_state_continues_to_the_same_bytes),
         cmocka_unit_test(an_image_that_names_a_time_beyond_all_is_refused),
         cmocka_unit_test(other_half_lives_keep_the_lifetime_part),

@@ -309,7 +309,14 @@ FR_CASE(the_document_has_null_where_nothing_is_defined)
         "{\"decayed\":{\"1m\":{\"auc\":null,\"logloss\":null,\"calibration\":null,\"positive_rate\":null,"
         "\"prediction_mean\":null,\"outside\":0,\"weight\":0}},\"lifetime\":{\"auc\":null,\"logloss\":null,"
         "\"calibration\":null,\"positive_rate\":null,\"prediction_mean\":null,\"outside\":0,\"weight\":0},"
-        "\"gauc\":null,\"served\":null}");
+        "\"curve\":{\"1m\":[]},\"gauc\":null,\"served\":null}");
+    fr_buffer_clear(&text);
+    result.curves[0] = (struct fr_auc_curve){1, {{0.25, 0.5, 0.125, 0.875, 4}}};
+    fr_task_result_json(&(struct fr_json){.out = &text}, NULL, &result, names);
+    fr_put_u8(&text, 0);
+    assert_non_null(strstr((const char *)text.data,
+                           "\"curve\":{\"1m\":[{\"predicted\":0.25,\"observed\":0.5,\"low\":0.125,"
+                           "\"high\":0.875,\"weight\":4}]},\"gauc\""));
     fr_buffer_clear(&text);
     struct fr_task_metrics *grouped = fr_task_metrics_new(&options);
     fr_task_metrics_result(grouped, &result);
