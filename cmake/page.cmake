@@ -36,4 +36,5 @@ endfunction()
 
 set(page ${CMAKE_SOURCE_DIR}/page)
 fr_page_bytes(fr_page index_html=${page}/index.html icon_svg=${page}/icon.svg page_css=${page}/page.css page_js=${page}/page.js charts_js=${page}/charts.js
-  model_js=${page}/model.js dygraph_js=${FR_DYGRAPH_JS} dygraph_css=${FR_DYGRAPH_CSS} licence_txt=${FR_DYGRAPH_LICENCE})
+  curve_js=${page}/curve.js documents_js=${page}/documents.js elements_js=${page}/elements.js insight_js=${page}/insight.js model_js=${page}/model.js
+  dygraph_js=${FR_DYGRAPH_JS} dygraph_css=${FR_DYGRAPH_CSS} licence_txt=${FR_DYGRAPH_LICENCE})

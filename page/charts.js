@@ -3,14 +3,14 @@
 //
 // dygraphs is loaded by a script of its own (global Dygraph). Styles are set through the CSS object model only, because the content security policy
 // allows no style in markup; so dygraphs' own legend, which sets such styles, is taken out of its plug-ins before the first chart.
-import { text, element } from "./page.js";
+import { text, element } from "./elements.js";
 
 const DASHES = [null, [7, 3], [2, 3], [10, 3, 2, 3]];
 const charts = [];
 let selected = null; // a moment (ms) that all charts show; null: the newest
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const colours = () => ["--accent", "--accent-2", "--accent-3", "--soft"].map(colour);
+export const colours = () => ["--accent", "--accent-2", "--accent-3", "--soft"].map(colour);
 
 function swatch(index) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -131,6 +131,11 @@ export function updateChart(chart, rows, shaded, step, range) {
     });
   }
   show(chart);
+}
+
+// After the charts were hidden: their size may have changed meanwhile.
+export function resizeCharts() {
+  for (const chart of charts) chart.graph?.resize();
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

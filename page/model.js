@@ -1,5 +1,5 @@
 // The model as a picture: slots with their tables on the left, layers in the order of their inputs, tasks on the right; each box has its shape.
-import { element, fillTable } from "./page.js";
+import { element, fillTable } from "./elements.js";
 
 const WIDTH = 158, HEIGHT = 40, GAP_X = 54, GAP_Y = 12, TOP = 26;
 const SLOTS_MAX = 20; // beyond, the slots of a table are one box

@@ -1,120 +1,13 @@
 // The page: asks freshetd for /status, /auc and the new part of /history every two seconds while the page is visible, and shows them.
 // An element whose value a test compares with a document has data-key, and the number itself in data-value.
+import { byId, bytes, clock, count, element, fillTable, ratio, seconds, short, text, unknown, when } from "./elements.js";
+import { POINTS, column, followHistory, forget, get, history, newest } from "./documents.js";
 import { drawModel } from "./model.js";
-import { dropCharts, makeChart, updateChart } from "./charts.js";
+import { dropCharts, makeChart, resizeCharts, updateChart } from "./charts.js";
+import { drawCurve, dropCurve } from "./curve.js";
+import { followInsight, showInsight } from "./insight.js";
 
-const EVERY_MS = 2000, ANSWER_MS = 5000;
-const POINTS = { 1: 600, 10: 720, 60: 1440 }; // of a resolution, by its step in seconds
-const byId = (id) => document.getElementById(id);
-
-// ---- building ----
-
-export function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
-
-// Only if it differs: a screen reader repeats what is set again.
-export function text(target, words) {
-  if (target.textContent !== words) target.textContent = words;
-}
-
-function fillCell(made, one) {
-  text(made, one.text ?? one);
-  if (one.key) Object.assign(made.dataset, { key: one.key, value: one.value });
-  return made;
-}
-
-// rows: [name, cell...]; a cell is a text, or {text, kind: class, key, value}. A table of the same rows keeps its elements, so that a reader stays where
-// it is.
-export function fillTable(id, head, rows, caption = "") {
-  const table = byId(id), names = rows.map((row) => row[0]).join("\n");
-  if (table.tBodies.length === 0 || table.dataset.rows !== names) {
-    table.dataset.rows = names;
-    table.replaceChildren(
-      element("caption", { className: caption ? "" : "hidden", textContent: caption || id }),
-      element("thead", {}, element("tr", {}, ...head.map((name, c) => element("th", { scope: "col", textContent: name, className: rows[0]?.[c]?.kind ?? "" })))),
-      element("tbody", {}, ...rows.map(([name, ...cells]) => element("tr", {}, element("th", { scope: "row", textContent: name }),
-        ...cells.map((one) => element("td", { className: one.kind ?? "" }))))));
-  }
-  if (caption) text(table.caption, caption);
-  rows.forEach(([, ...cells], r) => cells.forEach((one, c) => fillCell(table.tBodies[0].rows[r].cells[c + 1], one)));
-}
-
-// ---- words for numbers ----
-
-const unknown = (value) => value === null || value === undefined || Number.isNaN(value);
-const count = (value, axis) => (unknown(value) ? "–" : axis && !Number.isInteger(value) ? "" : Math.round(value).toLocaleString("en"));
-function short(value) {
-  if (unknown(value)) return "–";
-  for (const [size, unit] of [[1e9, " G"], [1e6, " M"], [1e4, " k"]])
-    if (Math.abs(value) >= size) return (value / (unit === " k" ? 1e3 : size)).toFixed(value >= 1e5 && unit === " k" ? 0 : 1) + unit;
-  return value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(1);
-}
-function bytes(value) {
-  if (unknown(value)) return "–";
-  for (const [size, unit] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
-    if (value >= size) return `${(value / size).toFixed(value / size >= 100 ? 0 : 1)} ${unit}`;
-  return `${Math.round(value)} B`;
-}
-function seconds(value) {
-  if (unknown(value)) return "–";
-  if (value === 0) return "0 s";
-  if (value < 1) return `${Math.round(value * 1000)} ms`;
-  if (value < 100) return `${value.toFixed(value < 10 ? 1 : 0)} s`;
-  if (value < 7200) return `${Math.round(value / 60)} min`;
-  return value < 172800 ? `${(value / 3600).toFixed(1)} h` : `${Math.round(value / 86400)} days`;
-}
-const ratio = (digits) => (value, axis) => (unknown(value) ? "–" : value.toFixed(axis ? Math.min(3, digits) : digits));
-const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
-const when = (ms) => (Date.now() - ms > 86400000 ? new Date(ms).toLocaleString([], { hour12: false }) : clock(ms));
-
-// ---- documents ----
-
-async function get(path) {
-  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
-  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
-  return answer.json();
-}
-
-// The history at one resolution: `values[column][point]`, of which the first is of second `first`.
-const history = { step: 1, begin_ms: 0, second: -1, first: 0, columns: [], values: [] };
-
-function forget(step) {
-  Object.assign(history, { step, second: -1, first: 0, columns: [], values: [] });
-}
-
-async function followHistory() {
-  const { step, second } = history, since = Math.max(0, second);
-  const got = await get(`/history?step=${step}&since=${since}`);
-  if (step !== history.step || second !== history.second) return followHistory(); // another span was chosen meanwhile
-  const another = got.second < history.second || Math.abs(got.begin_ms - history.begin_ms) > 5000;
-  if (another && history.second >= 0) { // the daemon was started again, or its clock was set
-    if (model) location.reload(); // the model may be another one
-    forget(step);
-    history.begin_ms = got.begin_ms;
-    return followHistory();
-  }
-  const { first, values } = got;
-  if (history.second < 0) Object.assign(history, { first, columns: got.columns, values: got.columns.map(() => []) });
-  const at = Math.max(0, (first - history.first) / step);
-  history.values.forEach((column, c) => {
-    while (column.length < at) column.push(null);
-    column.splice(at, column.length, ...values[c]);
-    column.splice(0, column.length - POINTS[step]);
-  });
-  history.begin_ms = got.begin_ms;
-  history.second = got.second;
-  history.first = first + (values[0].length - history.values[0].length) * step;
-}
-
-function column(name, task, halfLife) {
-  const c = history.columns.findIndex((one) => one.name === name && one.task === task && one.half_life === halfLife);
-  return c < 0 ? [] : history.values[c];
-}
-
-const newest = (values) => values[values.length - 1] ?? null;
+const EVERY_MS = 2000;
 
 // ---- charts ----
 
@@ -263,6 +156,30 @@ function showEpochs(status) {
   text(byId("partitions-title"), `Partitions (${status.partitions.length})`);
 }
 
+// ---- replicas ----
+
+function replicaRow(one) {
+  const serves = one.epoch > 0 ? `${count(one.epoch)}${one.epochs_behind === null ? ` of timeline ${one.timeline}` : ""}` : "nothing yet";
+  const heard = one.silent ? `silent for ${seconds(one.silence)}` : `${seconds(one.silence)} ago`;
+  return [one.name, { text: seconds(one.freshness), key: `freshness ${one.name}`, value: one.freshness ?? "" }, { text: serves, key: `serves ${one.name}`, value: one.epoch },
+    count(one.epochs_behind), { text: heard, kind: one.silent ? "flagged" : "" }, short(one.rows), short(one.scores_per_second), { text: one.problem || "–", kind: one.problem ? "wrap flagged" : "wrap" }];
+}
+
+function showReplicas(replicas) {
+  byId("replicas-section").hidden = !replicas;
+  if (!replicas) return;
+  const { slowest, silent } = replicas;
+  tile("replicas", "Replicas", replicas.count, count(replicas.count), silent > 0 ? `${count(silent)} of them silent` : "that acknowledge epochs");
+  tile("served_age", "Age of what is served", slowest?.freshness ?? null, slowest ? seconds(slowest.freshness) : "–", slowest ? `by the slowest, ${slowest.name}` : "no replica");
+  const words = replicas.problem || (replicas.count === 0 ? `No replica has acknowledged an epoch to ${replicas.topic} yet.`
+    : "Freshness is how old the newest sample is in what a replica serves. A silent replica has ended, or serves what it had." +
+      (replicas.unlisted > 0 ? ` The slowest are listed; ${count(replicas.unlisted)} more are not.` : ""));
+  text(byId("replicas-words"), words);
+  byId("replicas-scroll").hidden = replicas.list.length === 0;
+  fillTable("replicas", ["Replica", "Freshness", "Serves epoch", "Epochs behind", "Heard", "Rows", "Scores a second", "Problem"], replicas.list.map(replicaRow),
+    `Replicas, the slowest first`);
+}
+
 // ---- state ----
 
 // What to do about a problem, by its place (docs/http.md, "Problems"); the problem's own text says what is wrong.
@@ -308,7 +225,7 @@ function showState(status) {
   document.title = `${running && ready ? "" : "! "}${status.model} · Freshet`;
 }
 
-let answered = Date.now();
+let answered = Date.now(), newestAuc = null;
 
 function showSilence(error) {
   text(byId("state"), `No answer since ${clock(answered)}: the daemon has ended, or this browser does not reach it. The numbers are from then.`);
@@ -330,8 +247,17 @@ function chooseTask() {
 
 function showQuality() {
   drawn = drawn.filter(({ chart }) => !byId("quality-charts").contains(chart.figure));
+  dropCurve();
   dropCharts(byId("quality-charts"));
   addQualityCharts(chooseTask());
+}
+
+// Charts that are drawn while they are hidden have no size: the overview's are drawn when it is open.
+function drawOverview() {
+  if (open !== "overview") return;
+  const task = chooseTask();
+  updateCharts();
+  drawCurve(byId("quality-charts"), task, newestAuc.tasks[task]);
 }
 
 async function turn() {
@@ -351,8 +277,47 @@ async function turn() {
   showTasks(auc);
   showTables(status);
   showEpochs(status);
-  updateCharts();
+  showReplicas(status.replicas);
+  newestAuc = auc;
+  drawOverview();
+  if (open === "insight") await showInsight();
 }
+
+// ---- tabs ----
+
+const tabs = [...document.querySelectorAll("[role=tab]")];
+let open = "overview";
+
+function openTab(name) {
+  open = name;
+  for (const tab of tabs) {
+    const mine = tab.id === `tab-${name}`;
+    tab.setAttribute("aria-selected", mine);
+    tab.tabIndex = mine ? 0 : -1;
+    byId(tab.getAttribute("aria-controls")).hidden = !mine;
+  }
+  window.history.replaceState(null, "", name === "overview" ? location.pathname : `#${name}`);
+  if (name === "overview" && model) {
+    drawOverview();
+    resizeCharts();
+  }
+  turns();
+}
+
+function followTabs() {
+  for (const tab of tabs) {
+    tab.addEventListener("click", () => openTab(tab.getAttribute("aria-controls")));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: tabs.length - 1, ArrowRight: 1 }[event.key], to = { Home: 0, End: tabs.length - 1 }[event.key] ?? (tabs.indexOf(tab) + step) % tabs.length;
+      if (!tabs[to]) return;
+      event.preventDefault();
+      tabs[to].focus();
+      tabs[to].click();
+    });
+  }
+}
+
+// ---- the clock ----
 
 let waiting = null, busy = false, again = false;
 
@@ -372,7 +337,9 @@ async function turns() {
 }
 
 document.addEventListener("visibilitychange", turns);
-byId("task").addEventListener("change", () => { showQuality(); updateCharts(); });
+byId("task").addEventListener("change", () => { showQuality(); drawOverview(); });
 for (const input of document.querySelectorAll("input[name=range]"))
   input.addEventListener("change", () => { forget(+input.value); turns(); });
-turns();
+followTabs();
+followInsight();
+openTab(location.hash === "#insight" ? "insight" : "overview");

@@ -10,7 +10,11 @@
     X(icon_svg, "/icon.svg", "image/svg+xml")                                                                          \
     X(page_css, "/page.css", TEXT("css"))                                                                              \
     X(page_js, "/page.js", TEXT("javascript"))                                                                         \
+    X(documents_js, "/documents.js", TEXT("javascript"))                                                               \
+    X(elements_js, "/elements.js", TEXT("javascript"))                                                                 \
     X(charts_js, "/charts.js", TEXT("javascript"))                                                                     \
+    X(curve_js, "/curve.js", TEXT("javascript"))                                                                       \
+    X(insight_js, "/insight.js", TEXT("javascript"))                                                                   \
     X(model_js, "/model.js", TEXT("javascript"))                                                                       \
     X(dygraph_js, "/dygraph.js", TEXT("javascript"))                                                                   \
     X(dygraph_css, "/dygraph.css", TEXT("css"))                                                                        \

@@ -93,9 +93,10 @@ class Cases:
         expected = {"samples": status["samples"]["trained"], "rows": sum(table["rows"]["ram"] for table in status["tables"].values()),
                     **{key: status[key] for key in ("epoch", "durable", "sent", "acked")}, "outbox_epochs": 0, "auc": task["decayed"]["5m"]["auc"],
                     **{f"rows {name}": table["rows"]["ram"] for name, table in status["tables"].items()},
+                    **{f"{name} {i}": bucket[name] for i, bucket in enumerate(task["curve"]["5m"]) for name in ("predicted", "observed")},
                     **{f"auc click {half}": block["auc"] for half, block in [*task["decayed"].items(), ("lifetime", task["lifetime"])]}}
         shown = {key: float(dom.values[key]) for key in expected}
-        assert shown == expected, f"shown {shown}, said {expected}"
+        assert shown == expected and "predicted 9" in shown, f"shown {shown}, said {expected}"
         assert 0 < float(dom.values["memory"]) < 1 << 30 and dom.texts["state"] == "Running, ready." and not dom.texts.get("problem-list", "").strip(), dom.texts
         assert "6 slots and 3 tables feed 5 layers" in dom.texts["model-summary"] and "mlp 64-32 → 32" in dom.texts["model-picture"], dom.texts
 

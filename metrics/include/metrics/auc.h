@@ -78,7 +78,7 @@ void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result
  * deciles of Hosmer & Lemeshow 1980). */
 enum { FR_AUC_CURVE_BUCKETS = 10 };
 struct fr_auc_bucket {
-    /* mean prediction, from the middles of the bins: within 1e-3 of itself from a logit of -16 on */
+    /* mean prediction, by the middles of the bins: 1e-3 of itself at most from a logit of -16 on */
     double predicted;
     double observed; /* mean label */
     /* 95 % interval of `observed` (Wilson 1927). The decayed weight stands for the number of
