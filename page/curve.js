@@ -5,12 +5,13 @@ import { byId, element, fillTable, short, significant, text, unknown } from "./e
 
 const MARKS = [1e-6, 1e-5, 1e-4, 1e-3, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99, 0.999, 0.9999];
 const MARGIN = 0.25; // of a logit
+const MARK_PIXELS = 38;
 const AXES = "predicted across, observed upwards";
 const logit = (p) => Math.log(p / (1 - p));
 
 let shown = null; // {figure, plot, at, judged, choice, graph, buckets, redraw}
 
-const percent = (p) => (unknown(p) ? "–" : `${significant(100 * p)} %`);
+const percent = (p) => (unknown(p) ? "–" : p === 0 ? "0 %" : `${p < 1e-5 ? significant(100 * p) : (100 * p).toPrecision(3)} %`);
 const words = (bucket) => `predicted ${percent(bucket.predicted)}, observed ${percent(bucket.observed)} (${percent(bucket.low)} to ${percent(bucket.high)})`;
 const isOutside = (bucket) => bucket.predicted < bucket.low || bucket.predicted > bucket.high;
 
@@ -26,8 +27,10 @@ function makeFigure(parent) {
   shown = { figure, plot, at, judged, choice, graph: null };
 }
 
-function marks(from, to) {
-  return MARKS.map((p) => ({ v: logit(p), label: percent(p) })).filter(({ v }) => v >= from && v <= to);
+function marks(from, to, pixels) {
+  const within = MARKS.map((p) => ({ v: logit(p), label: `${significant(100 * p)} %` })).filter(({ v }) => v >= from && v <= to);
+  let last = -Infinity;
+  return within.filter(({ v }) => ((v - last) / (to - from)) * pixels >= MARK_PIXELS && (last = v, true));
 }
 
 const look = () => ({

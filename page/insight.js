@@ -122,7 +122,7 @@ function showSlot() {
   const slot = shown?.slots.find((one) => one.name === byId("feature-slot").value);
   if (!slot) return;
   const quantiles = ["min", "p01", "p10", "p50", "p90", "p99", "max"], sampled = slot.row_norm?.n ?? 0;
-  fillTable("slot-quantiles", ["", ...quantiles], [["Row norm", slot.row_norm], ["Gradient", slot.gradient_norm], ["Update / weight", slot.update_ratio]]
+  fillTable("slot-quantiles", ["Of its rows", ...quantiles], [["Norm", slot.row_norm], ["Gradient", slot.gradient_norm], ["Update / weight", slot.update_ratio]]
     .map(([name, q]) => [name, ...quantiles.map((one) => at(q, one))]), `${slot.name}: quantiles over ${count(sampled)} rows`);
   const [short, long] = shown.half_lives;
   fillTable("slot-drift", ["Bucket", `Samples, ${long}`, `Samples, ${short}`, `Positive, ${long}`, `Positive, ${short}`], (slot.drift?.buckets ?? []).map((one) =>
