@@ -39,8 +39,8 @@ function shade(context, area, graph, chart) {
 const clock = (ms, seconds) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}), hour12: false });
 
 // series: [{name, band}] with band: values are [low, value, high]. format(value): a text. includeZero: the axis begins at 0. binary: its marks are powers
-// of two.
-export function makeChart(parent, { title, series, format, includeZero = true, binary = false, empty = "no value" }) {
+// of two. least: the axis is at least so long, so that its marks differ where values hardly do; 0: as the values are.
+export function makeChart(parent, { title, series, format, includeZero = true, binary = false, least = 0, empty = "no value" }) {
   const plot = element("div", { className: "plot", tabIndex: 0 });
   const at = element("span", { className: "at" });
   const body = element("tbody");
@@ -48,7 +48,7 @@ export function makeChart(parent, { title, series, format, includeZero = true, b
   const figure = element("figure", {}, element("figcaption", {}, element("span", { textContent: title }), at), legend, plot);
   parent.append(figure);
   plot.setAttribute("role", "img");
-  const chart = { title, series, format, includeZero, binary, empty, plot, at, body, figure, graph: null, rows: [], shaded: [], step: 1, cells: [] };
+  const chart = { title, series, format, includeZero, binary, least, empty, plot, at, body, figure, graph: null, rows: [], shaded: [], step: 1, cells: [] };
   series.forEach((one, i) => {
     const cell = element("td");
     const row = element("tr", {}, element("th", { scope: "row" }, swatch(i), one.name), cell);
@@ -109,17 +109,31 @@ const options = (chart) => ({
   series: Object.fromEntries(chart.series.map((one, i) => [one.name, { strokePattern: DASHES[i % 4], strokeWidth: i === 0 ? 2 : 1.5 }])),
 });
 
+// null: as dygraphs chooses.
+function valueRange(chart) {
+  let low = Infinity, high = -Infinity;
+  for (const row of chart.rows)
+    for (const value of row.slice(1).flat()) {
+      if (value === null) continue;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
+  const spare = (chart.least - (high - low)) / 2;
+  return high >= low && spare > 0 ? [low - spare, high + spare] : null;
+}
+
 // rows: [[Date, value...]...] in order of time; shaded: [{t, bad}]; range: [from, to] in ms.
 export function updateChart(chart, rows, shaded, step, range) {
   Object.assign(chart, { rows, shaded, step });
   if (rows.length === 0) return;
+  const shown = { dateWindow: range, valueRange: valueRange(chart) };
   const labels = ["time", ...chart.series.map((one) => one.name)];
   if (chart.graph) {
-    chart.graph.updateOptions({ file: rows, dateWindow: range });
+    chart.graph.updateOptions({ file: rows, ...shown });
   } else {
     Dygraph.PLUGINS = Dygraph.PLUGINS.filter((plugin) => plugin !== Dygraph.Plugins.Legend);
     chart.graph = new Dygraph(chart.plot, rows, {
-      labels, dateWindow: range, includeZero: chart.includeZero, customBars: chart.series.some((one) => one.band), ...options(chart),
+      labels, ...shown, includeZero: chart.includeZero, customBars: chart.series.some((one) => one.band), ...options(chart),
       interactionModel: {}, gridLineWidth: 1, axisLineWidth: 1, highlightCircleSize: 3, labelsKMB: !chart.binary, labelsKMG2: chart.binary, xRangePad: 4, yRangePad: 4, rightGap: 8,
       axes: {
         x: { axisLabelFormatter: (date) => clock(+date, date.getSeconds() !== 0), pixelsPerLabel: 78, drawGrid: false },

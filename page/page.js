@@ -25,16 +25,16 @@ function addQualityCharts(task) {
   const first = halfLives[0], loss = model.tasks.find((one) => one.name === task)?.loss;
   if (loss !== "mse") {
     addChart("quality-charts", {
-      title: "AUC by half-life", format: ratio(4), includeZero: false,
+      title: "AUC by half-life", format: ratio(4), includeZero: false, least: 0.02,
       series: halfLives.map((name, i) => ({ name, band: true, values: () => column("auc", task, name), error: i === 0 ? () => column("auc_error", task, name) : null })),
     });
   }
   addChart("quality-charts", {
-    title: `${loss === "mse" ? "Squared error" : "Log loss"}, half-life ${first}`, format: ratio(4), includeZero: false,
+    title: `${loss === "mse" ? "Squared error" : "Log loss"}, half-life ${first}`, format: ratio(4), includeZero: false, least: 0.02,
     series: [{ name: loss === "mse" ? "mse" : "log loss", values: () => column(loss === "mse" ? "mse" : "logloss", task, first) }],
   });
   addChart("quality-charts", {
-    title: `Calibration, half-life ${first}`, format: ratio(3), includeZero: false,
+    title: `Calibration, half-life ${first}`, format: ratio(3), includeZero: false, least: 0.02,
     series: [{ name: "predicted / observed", values: () => column("calibration", task, first) }, limit(1, "right")],
   });
 }
