@@ -53,6 +53,14 @@ static struct fr_record_image *image_of(struct fr_ingest *ingest, const struct f
     return fr_record_image_new(&parts);
 }
 
+/* A held end is no longer the end of its stream once a record is held after it: the next end is
+ * then held too. The earlier event stays in the queue; the record after it ends its effect. */
+static void forget_end(struct fr_held_queue *held, struct fr_stream *stream)
+{
+    held->n_ends -= stream->end_held;
+    stream->end_held = false;
+}
+
 void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event, bool again)
 {
     struct fr_held_queue *held = &ingest->held;
@@ -76,6 +84,7 @@ void fr_held_push(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_
     if (record->kind == FR_HELD_RECORD) {
         record->image = image_of(ingest, stream, event);
         fr_stream_release(stream, event);
+        forget_end(held, stream);
     } else {
         stream->end_held = true;
         held->n_ends++;
@@ -106,9 +115,8 @@ static void drop(struct fr_ingest *ingest, struct fr_held *record)
         ingest->held.bytes -= bytes_of(&parts);
         fr_record_image_drop(record->image);
         record->image = NULL;
-    } else {
-        stream->end_held = false;
-        ingest->held.n_ends--;
+    } else if (stream->n_held == 1) {
+        forget_end(&ingest->held, stream);
     }
     record->kind = FR_HELD_GONE;
     stream->n_held--;

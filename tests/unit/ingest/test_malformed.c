@@ -176,6 +176,22 @@ FR_CASE(malformed_records_wait_for_the_first_good_one_or_a_minute)
     }
 }
 
+/* Between malformed records that trickle in, the source reports its end several times. */
+FR_CASE(after_malformed_records_that_waited_the_end_of_the_log_is_the_last_that_was_reported)
+{
+    struct service *s = service_new(", batch_size: 100, batch_wait: 20ms", 1);
+    append(&s->log, 0, -1);
+    service_serve(s);
+    append(&s->log, 0, -1);
+    service_run(s);
+    assert_false(status_of(s).at_end);
+    fr_clock_fake_advance_ms(&s->clock, 61000);
+    service_run(s);
+    assert_int_equal(s->dead.n, 2);
+    assert_true(status_of(s).at_end);
+    assert_int_equal(status_of(s).lag_ms, 0);
+}
+
 FR_CASE(a_bounded_run_of_nothing_but_malformed_records_fails)
 {
     for (int lockstep = 0; lockstep < 2; lockstep++) {
@@ -319,6 +335,7 @@ int main(void)
         SERVICE_CASE(what_to_do_about_a_format_goes_by_what_the_records_look_like),
         SERVICE_CASE(an_operator_may_pass_over_any_number),
         SERVICE_CASE(malformed_records_wait_for_the_first_good_one_or_a_minute),
+        SERVICE_CASE(after_malformed_records_that_waited_the_end_of_the_log_is_the_last_that_was_reported),
         SERVICE_CASE(a_bounded_run_of_nothing_but_malformed_records_fails),
         SERVICE_CASE(a_bounded_run_whose_end_is_all_malformed_fails),
         SERVICE_CASE(a_bounded_run_waits_for_an_open_transaction_before_it_says_that_all_is_malformed),
