@@ -37,18 +37,25 @@ function largeNorm(slot, slots, task) {
 function missing(slot, window) {
   const { present, present_before: before } = slot;
   if (unknown(present)) return null;
-  if (present === 0 && !(before > 0)) return { word: "never there", text: "no sample has had it.", advice: "Compare its name with the keys of the stream (/status, ignored), or remove it." };
-  if (!(before * window.samples >= EXPECTED) || present >= MISSING * before) return null;
-  return { word: present === 0 ? "missing" : "less often there", text: `${percent(present)} of the samples have it, ${percent(before)} before.`,
+  const gone = present === 0 && window.samples >= EXPECTED, known = before * window.samples >= EXPECTED;
+  if (gone && !(before > 0) && !slot.keys) return { word: "never there", text: "no sample has had it.", advice: "Compare its name with the keys of the stream (/status, ignored), or remove it." };
+  if (!known && gone) return { word: "missing", text: `none of ${count(window.samples)} samples has it, though it has rows.`, advice: "If it is not a rare slot, look at what writes the samples: a source of it may have failed." };
+  if (!known || present >= MISSING * before) return null;
+  return { word: gone ? "missing" : "less often there", text: `${percent(present)} of the samples have it, ${percent(before)} before.`,
     advice: "Look at what writes the samples: a source of it may have failed, or its name has changed." };
 }
+
+const bucketName = (one) => (one.bucket === "absent" ? "Absent" : `Bucket ${one.bucket}`);
+
+// Of `half_lives`: [short, long]; with one half-life, the long one is the time since the start.
+const spans = ([short, long]) => [short, long ?? "the start"];
 
 function shifted(slot, halfLives) {
   const { values, positives, buckets } = slot.drift ?? {};
   if (!(values >= SHIFT) && !(positives >= SHIFT)) return null;
-  const moved = values >= SHIFT, one = buckets?.[0], [short, long] = halfLives;
+  const moved = values >= SHIFT, one = buckets?.[0], [short, long] = spans(halfLives);
   const shares = one && (moved ? one.values : one.rate).map(percent);
-  const example = shares ? ` Bucket ${one.bucket}: ${shares[0]} over ${long}, ${shares[1]} over ${short}.` : "";
+  const example = shares ? ` ${bucketName(one)}: ${shares[0]} over ${long}, ${shares[1]} over ${short}.` : "";
   return { word: moved ? "values shifted" : "positives shifted",
     text: `${moved ? "its values" : "the positives among its values"} are spread otherwise than before (PSI ${significant(moved ? values : positives)}).${example}`,
     advice: "Look for another unit, a default value or a new source. If it is right, the model learns it: watch AUC and calibration." };
@@ -124,9 +131,9 @@ function showSlot() {
   const quantiles = ["min", "p01", "p10", "p50", "p90", "p99", "max"], sampled = slot.row_norm?.n ?? 0;
   fillTable("slot-quantiles", ["Of its rows", ...quantiles], [["Norm", slot.row_norm], ["Gradient", slot.gradient_norm], ["Update / weight", slot.update_ratio]]
     .map(([name, q]) => [name, ...quantiles.map((one) => at(q, one))]), `${slot.name}: quantiles over ${count(sampled)} rows`);
-  const [short, long] = shown.half_lives;
+  const [short, long] = spans(shown.half_lives);
   fillTable("slot-drift", ["Bucket", `Samples, ${long}`, `Samples, ${short}`, `Positive, ${long}`, `Positive, ${short}`], (slot.drift?.buckets ?? []).map((one) =>
-    [`${one.bucket}`, ...one.values.map(percent), ...one.rate.map(percent)]), `${slot.name}: buckets that moved most`);
+    [bucketName(one), ...one.values.map(percent), ...one.rate.map(percent)]), `${slot.name}: ${slot.drift?.buckets?.length > 0 ? "buckets that moved most" : "drift is known from 256 samples on"}`);
   const list = byId("slot-hot"), hottest = slot.hot ?? [], words = JSON.stringify([slot.name, hottest]);
   if (list.dataset.shown === words) return;
   list.dataset.shown = words;
@@ -146,8 +153,8 @@ function chooseSlot(slots) {
 // ---- one id ----
 
 const states = {
-  row: "It has a row in memory.", waiting: "Its table's gate counts it and has not admitted it.", removed: "Its row was removed.",
-  cold: "No row in memory: its newest image is on disk only, or there is none. freshet row reads it.", unknown: "The model has nothing of it.",
+  row: "it has a row.", waiting: "its table's gate counts it and has not admitted it.", removed: "its row went just now.",
+  unknown: "it was never seen, is counted by a sketch only, or is gone.",
 };
 
 function vector(values) {
@@ -165,7 +172,7 @@ async function lookUp(slot, named) {
   say.classList.toggle("flagged", !found);
   byId("feature-answer").hidden = !found;
   if (!found) return;
-  const rows = [["Key", body.key], ["Table", body.table], ["Counted by its gate", count(body.count)], ["Last seen", unknown(body.seen_ms) ? "–" : new Date(body.seen_ms).toLocaleString([], { hour12: false })],
+  const rows = [["Key", body.key], ["Table", body.table], ["Row", body.state !== "row" ? "none" : body.resident ? "in memory" : "read from disk"], ["Counted by its gate", count(body.count)], ["Last seen", unknown(body.seen_ms) ? "–" : new Date(body.seen_ms).toLocaleString([], { hour12: false })],
     ["Shows", significant(body.show)], ["Clicks", significant(body.click)], ["Norm of its row", significant(body.norm)],
     ...Object.entries(body.contribution ?? {}).map(([task, value]) => [`Adds to ${task}`, significant(value)]),
     ...Object.entries(body.parts ?? {}).map(([part, values]) => [`Part ${part}`, { text: vector(values), kind: "wrap" }])];
@@ -187,7 +194,7 @@ export async function showInsight() {
   shown = body;
   const { window: looked } = body;
   text(byId("insight-summary"), `From ${count(looked.batches)} of ${count(looked.of_batches)} batches with ${count(looked.samples)} samples, up to ${clock(body.renewed_ms)}, every ${seconds(body.interval_ms / 1000)}. ` +
-    `It costs ${percent(body.cost)} of the training time. ` +
+    `It costs ${percent(body.cost)} of the training time${body.importance_every ? ", without importance" : ""}. ` +
     (body.importance_every ? `Importance is measured on one batch in ${count(body.importance_every)}.` : "Importance is not measured: set insight.importance, for example to 16."));
   byId("insight-found").hidden = false;
   chooseSlot(body.slots);
