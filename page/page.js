@@ -168,16 +168,17 @@ function replicaRow(one) {
 function showReplicas(replicas) {
   byId("replicas-section").hidden = !replicas;
   if (!replicas) return;
-  const { slowest, silent } = replicas;
-  tile("replicas", "Replicas", replicas.count, count(replicas.count), silent > 0 ? `${count(silent)} of them silent` : "that acknowledge epochs");
-  tile("served_age", "Age of what is served", slowest?.freshness ?? null, slowest ? seconds(slowest.freshness) : "–", slowest ? `by the slowest, ${slowest.name}` : "no replica");
+  const { slowest, silent, starting } = replicas;
+  tile("replicas", "Replicas", replicas.count, count(replicas.count), [silent > 0 ? `${count(silent)} silent` : "", starting > 0 ? `${count(starting)} starting` : ""]
+    .filter((one) => one).join(", ") || "that acknowledge epochs");
+  tile("served_age", "Age of what is served", slowest?.freshness ?? null, slowest ? seconds(slowest.freshness) : "–", slowest ? `by the slowest, ${slowest.name}` : "no replica serves an epoch");
   const words = replicas.problem || (replicas.count === 0 ? `No replica has acknowledged an epoch to ${replicas.topic} yet.`
     : "Freshness is how old the newest sample is in what a replica serves. A silent replica has ended, or serves what it had." +
       (replicas.unlisted > 0 ? ` The slowest are listed; ${count(replicas.unlisted)} more are not.` : ""));
   text(byId("replicas-words"), words);
   byId("replicas-scroll").hidden = replicas.list.length === 0;
   fillTable("replicas", ["Replica", "Freshness", "Serves epoch", "Epochs behind", "Heard", "Rows", "Scores a second", "Problem"], replicas.list.map(replicaRow),
-    `Replicas, the slowest first`);
+    "Replicas, the slowest first");
 }
 
 // ---- state ----

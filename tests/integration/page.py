@@ -18,17 +18,19 @@ SAMPLES = 20000
 
 
 class Dom(html.parser.HTMLParser):
-    """Values by data-key, the text of the element with id `state`, and the problems."""
+    """Values by data-key, texts of a few elements by their ids, and which tab's panel is open."""
 
     def __init__(self, text):
         super().__init__()
-        self.values, self.texts, self.path = {}, {}, []
+        self.values, self.texts, self.panels, self.path = {}, {}, {}, []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
         if tag not in ("meta", "link", "input", "br"):
             self.path.append(attributes.get("id") or tag)
+        if attributes.get("role") == "tabpanel":
+            self.panels[attributes["id"]] = "hidden" not in attributes
         if "data-key" in attributes:
             self.values[attributes["data-key"]] = attributes["data-value"]
 
@@ -37,7 +39,7 @@ class Dom(html.parser.HTMLParser):
             self.path.pop()
 
     def handle_data(self, data):
-        for name in {"state", "problem-list", "model-summary", "model-picture"} & set(self.path):
+        for name in {"state", "problem-list", "model-summary", "model-picture", "insight-summary"} & set(self.path):
             self.texts[name] = self.texts.get(name, "") + data
 
 
@@ -46,7 +48,7 @@ class Cases:
         self.work, self.broker = work, broker
         tool("produce", "--brokers", broker.address, "--topic", "clicks", "--synthetic", "clicks", "--form", "array", "--count", SAMPLES)
         self.daemon = work.daemon(CONFIG, work.path / "page.log", [f"ingest.brokers={broker.address}", f"state_dir={work.path / 'state'}",
-                                  "ingest.ready_lag=5s", "export.retention=all", "heartbeat=10m"])
+                                  "ingest.ready_lag=5s", "export.retention=all", "heartbeat=10m", "insight.interval=1s", "insight.importance=4"])
         self.quiet = wait_until(self.all_published, "everything trained and acknowledged")
 
     def all_published(self):
@@ -54,13 +56,13 @@ class Cases:
         done = status["samples"]["trained"] == SAMPLES and status["outbox"]["epochs"] == 0 and not status["problems"]
         return status if done and self.daemon.json("/auc")["tasks"]["click"]["lifetime"]["weight"] == SAMPLES else None
 
-    def browse(self):
+    def browse(self, tab=""):
         """The document after a few turns of the page's clock, which does not wait."""
         if not shutil.which("chromium"):
             skip("Debian's package chromium is not installed")
         command = ["chromium", "--headless=new", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
                    "--disable-sync", "--disable-extensions", f"--user-data-dir={self.work.path / 'browser'}", "--enable-logging=stderr",
-                   "--virtual-time-budget=5000", "--dump-dom", f"http://127.0.0.1:{self.daemon.port}/"]
+                   "--virtual-time-budget=5000", "--dump-dom", f"http://127.0.0.1:{self.daemon.port}/{tab}"]
         done = subprocess.run(command + (["--no-sandbox"] if os.getuid() == 0 else []), capture_output=True, text=True, timeout=PATIENCE)
         console = [line for line in done.stderr.splitlines() if "CONSOLE" in line and ":INFO:" not in line]
         assert not console, "\n".join(console)
@@ -100,6 +102,17 @@ class Cases:
         assert 0 < float(dom.values["memory"]) < 1 << 30 and dom.texts["state"] == "Running, ready." and not dom.texts.get("problem-list", "").strip(), dom.texts
         assert "6 slots and 3 tables feed 5 layers" in dom.texts["model-summary"] and "mlp 64-32 → 32" in dom.texts["model-picture"], dom.texts
 
+    def the_insight_tab_shows_what_insight_says(self):
+        dom = self.browse("#insight")
+        slots = self.daemon.json("/insight")["slots"]  # nothing is trained meanwhile: rows and importance stay
+        expected = {f"importance {slot['name']}": slot["importance"][0]["importance"] for slot in slots}
+        expected |= {f"norm {slot['name']}": slot["row_norm"]["p50"] if slot["row_norm"] else None for slot in slots}
+        shown = {key: float(dom.values[key]) if dom.values[key] else None for key in expected}
+        assert shown == expected and len(slots) == 6 and expected["importance item_id"] > 0, (shown, expected)
+        assert "Importance is measured on one batch in 4." in dom.texts["insight-summary"], dom.texts
+        assert dom.panels == {"overview": False, "insight": True}, dom.panels
+        assert self.browse().panels == {"overview": True, "insight": False}
+
     def an_outage_is_shown_with_every_problem(self):
         self.broker.process.send_signal(signal.SIGSTOP)
         try:
@@ -117,4 +130,5 @@ class Cases:
 
 with Workspace() as work, Broker() as broker:
     run_cases(Cases(work, broker), ["every_place_of_a_problem_has_its_advice", "the_page_without_scripts_says_model_and_state",
-                                    "what_the_page_shows_is_what_status_says", "an_outage_is_shown_with_every_problem"])
+                                    "what_the_page_shows_is_what_status_says", "the_insight_tab_shows_what_insight_says",
+                                    "an_outage_is_shown_with_every_problem"])
