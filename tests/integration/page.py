@@ -10,6 +10,8 @@ import shutil
 import signal
 import sys
 
+import confluent_kafka
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import *  # noqa: E402,F403
 
@@ -18,19 +20,19 @@ SAMPLES = 20000
 
 
 class Dom(html.parser.HTMLParser):
-    """Values by data-key, texts of a few elements by their ids, and which tab's panel is open."""
+    """Values by data-key, texts of a few elements by their ids, and which elements with an id are not hidden."""
 
     def __init__(self, text):
         super().__init__()
-        self.values, self.texts, self.panels, self.path = {}, {}, {}, []
+        self.values, self.texts, self.sections, self.path = {}, {}, {}, []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
         if tag not in ("meta", "link", "input", "br"):
             self.path.append(attributes.get("id") or tag)
-        if attributes.get("role") == "tabpanel":
-            self.panels[attributes["id"]] = "hidden" not in attributes
+        if "id" in attributes:
+            self.sections[attributes["id"]] = "hidden" not in attributes
         if "data-key" in attributes:
             self.values[attributes["data-key"]] = attributes["data-value"]
 
@@ -39,7 +41,7 @@ class Dom(html.parser.HTMLParser):
             self.path.pop()
 
     def handle_data(self, data):
-        for name in {"state", "problem-list", "model-summary", "model-picture", "insight-summary"} & set(self.path):
+        for name in {"state", "problem-list", "model-summary", "model-picture", "insight-summary", "replicas"} & set(self.path):
             self.texts[name] = self.texts.get(name, "") + data
 
 
@@ -110,8 +112,30 @@ class Cases:
         shown = {key: float(dom.values[key]) if dom.values[key] else None for key in expected}
         assert shown == expected and len(slots) == 6 and expected["importance item_id"] > 0, (shown, expected)
         assert "Importance is measured on one batch in 4." in dom.texts["insight-summary"], dom.texts
-        assert dom.panels == {"overview": False, "insight": True}, dom.panels
-        assert self.browse().panels == {"overview": True, "insight": False}
+        assert dom.sections["insight"] and not dom.sections["overview"]
+        overview = self.browse().sections
+        assert overview["overview"] and not overview["insight"]
+
+    def replicas_are_shown_by_what_they_acknowledge(self):
+        assert not self.browse().sections["replicas-section"]  # nothing is acknowledged without the option
+        daemon, self.daemon = self.daemon, self.work.daemon(CONFIG, self.work.path / "fleet.log", [
+            f"ingest.brokers={self.broker.address}", f"state_dir={self.work.path / 'fleet'}", "export.topic=fleet.delta", "export.retention=all", "heartbeat=10m",
+            "model=fleet", "export.acknowledgements=true"])
+        quiet = wait_until(self.all_published, "everything acknowledged by the delta topic")
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.broker.address})
+        record = {"v": 1, "m": "fleet", "tl": quiet["timeline"], "t": 1, "cut": 1767225600000, "wm": 1767225600000, "rows": 7}
+        for name, epoch, more in (("<b>slow</b>", 1, {"problem": "<i>no broker</i>"}), ("quick", quiet["epoch"], {"scores": 2.5})):
+            producer.produce("fleet.ack", json.dumps({**record, "name": name, "e": epoch, **more}).encode(), name.encode())
+        assert producer.flush(PATIENCE) == 0
+        said = wait_until(lambda: (lambda r: r if r["count"] == 2 else None)(self.daemon.json("/status")["replicas"]), "both replicas")
+        dom = self.browse()
+        assert dom.sections["replicas-section"] and said["slowest"]["name"] == "<b>slow</b>", said
+        assert {key: dom.values[key] for key in ("replicas", "serves <b>slow</b>", "serves quick")} == {"replicas": "2", "serves <b>slow</b>": "1", "serves quick": str(quiet["epoch"])}
+        served = float(dom.values["served_age"])
+        assert said["slowest"]["freshness"] <= served <= self.daemon.json("/status")["replicas"]["slowest"]["freshness"], (said, served)
+        assert "<b>slow</b>" in dom.texts["replicas"] and "<i>no broker</i>" in dom.texts["replicas"], dom.texts["replicas"]  # as text, not as markup
+        self.daemon.kill()
+        self.daemon = daemon
 
     def an_outage_is_shown_with_every_problem(self):
         self.broker.process.send_signal(signal.SIGSTOP)
@@ -131,4 +155,5 @@ class Cases:
 with Workspace() as work, Broker() as broker:
     run_cases(Cases(work, broker), ["every_place_of_a_problem_has_its_advice", "the_page_without_scripts_says_model_and_state",
                                     "what_the_page_shows_is_what_status_says", "the_insight_tab_shows_what_insight_says",
+                                    "replicas_are_shown_by_what_they_acknowledge",
                                     "an_outage_is_shown_with_every_problem"])
