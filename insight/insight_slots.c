@@ -55,7 +55,7 @@ void fr_insight_slots_before(struct fr_insight *insight, const struct fr_batch *
         uint32_t floats = value_floats(&conf->tables[conf->slots[s].table]);
         for (uint32_t o = 0; o < n && slot->n_stepped < INSIGHT_STEPPED; o++) {
             uint32_t u = table->unique_of[rows->slot_base[s] + o];
-            struct fr_sampled_key *key = table->rows[u] ? fr_sampled_add(&slot->sample, table->keys[u]) : NULL;
+            struct fr_sampled_key *key = table->rows[u] ? fr_insight_key_add(&slot->sample, table->keys[u]) : NULL;
             if (!key || key->look == insight->looks)
                 continue;
             key->look = insight->looks;
@@ -93,7 +93,7 @@ static void look_at_steps(struct fr_insight *insight, uint32_t s, const struct f
     for (uint32_t i = 0; i < slot->n_stepped; i++) {
         uint32_t u = slot->stepped[i];
         /* a key that came later may have taken the place */
-        struct fr_sampled_key *key = fr_sampled_find(&slot->sample, rows->tables[t].keys[u]);
+        struct fr_sampled_key *key = fr_insight_key_find(&slot->sample, rows->tables[t].keys[u]);
         if (!key)
             continue;
         key->gradient = fr_graph_row_gradient(insight->options.graph, batch, rows, t, u);
@@ -141,7 +141,7 @@ static void look_at_ids(struct fr_insight *insight, uint32_t s, const struct fr_
             fr_hot_keys_add(&slot->hot, key, (float)samples);
             add_to_spread(spread, fr_drift_bucket_of_key(key), &entries[e]);
             if (known)
-                (void)fr_sampled_add(&slot->sample, key);
+                (void)fr_insight_key_add(&slot->sample, key);
         }
     }
 }
@@ -254,7 +254,7 @@ static void put_sample(struct fr_insight *insight, uint32_t s, fr_insight_row_of
         gradients[n] = key->gradient;
         updates[n++] = key->update;
     }
-    fr_sampled_keep(&slot->sample, keep);
+    fr_insight_key_keep(&slot->sample, keep);
     fr_json_u64(json, "keys", n);
     fr_insight_quantiles(json, "row_norm", norms, n);
     fr_insight_quantiles(json, "gradient_norm", gradients, n);

@@ -19,7 +19,7 @@ static uint32_t place_of(const struct fr_key_sample *sample, uint64_t key)
     return low;
 }
 
-struct fr_sampled_key *fr_sampled_find(struct fr_key_sample *sample, uint64_t key)
+struct fr_sampled_key *fr_insight_key_find(struct fr_key_sample *sample, uint64_t key)
 {
     if (sample->n == 0 || key > sample->keys[sample->n - 1].key)
         return NULL;
@@ -27,7 +27,7 @@ struct fr_sampled_key *fr_sampled_find(struct fr_key_sample *sample, uint64_t ke
     return found->key == key ? found : NULL;
 }
 
-struct fr_sampled_key *fr_sampled_add(struct fr_key_sample *sample, uint64_t key)
+struct fr_sampled_key *fr_insight_key_add(struct fr_key_sample *sample, uint64_t key)
 {
     bool full = sample->n == FR_INSIGHT_KEYS;
     if (full && key > sample->keys[sample->n - 1].key)
@@ -42,7 +42,7 @@ struct fr_sampled_key *fr_sampled_add(struct fr_key_sample *sample, uint64_t key
     return &sample->keys[at];
 }
 
-void fr_sampled_keep(struct fr_key_sample *sample, const bool *keep)
+void fr_insight_key_keep(struct fr_key_sample *sample, const bool *keep)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < sample->n; i++)

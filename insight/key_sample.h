@@ -23,10 +23,10 @@ struct fr_key_sample {
 
 /* Returns the key's place; adds the key if it belongs to the sample. NULL: it does not. Places move
  * when another key is added. */
-struct fr_sampled_key *fr_sampled_add(struct fr_key_sample *sample, uint64_t key);
+struct fr_sampled_key *fr_insight_key_add(struct fr_key_sample *sample, uint64_t key);
 /* Returns the key's place; NULL: it is not in the sample. */
-struct fr_sampled_key *fr_sampled_find(struct fr_key_sample *sample, uint64_t key);
+struct fr_sampled_key *fr_insight_key_find(struct fr_key_sample *sample, uint64_t key);
 /* Keeps the keys for which `keep` [n] is true. */
-void fr_sampled_keep(struct fr_key_sample *sample, const bool *keep);
+void fr_insight_key_keep(struct fr_key_sample *sample, const bool *keep);
 
 #endif

@@ -74,7 +74,7 @@ FR_CASE(the_sample_has_the_smallest_keys_each_once)
     memset(&sample, 0, sizeof(sample));
     for (int round = 0; round < 2; round++)
         for (uint64_t i = 0; i < IDS; i++) {
-            struct fr_sampled_key *key = fr_sampled_add(&sample, fr_fmix64(i));
+            struct fr_sampled_key *key = fr_insight_key_add(&sample, fr_fmix64(i));
             assert_true(!key || key->key == fr_fmix64(i));
         }
     assert_int_equal(sample.n, FR_INSIGHT_KEYS);
@@ -82,13 +82,13 @@ FR_CASE(the_sample_has_the_smallest_keys_each_once)
     for (uint64_t i = 0; i < IDS; i++) {
         bool is_small = fr_fmix64(i) <= sample.keys[FR_INSIGHT_KEYS - 1].key;
         below += is_small;
-        assert_true((fr_sampled_find(&sample, fr_fmix64(i)) != NULL) == is_small);
+        assert_true((fr_insight_key_find(&sample, fr_fmix64(i)) != NULL) == is_small);
     }
     assert_int_equal(below, FR_INSIGHT_KEYS);
     static bool keep[FR_INSIGHT_KEYS];
     keep[3] = keep[9] = true;
     uint64_t kept = sample.keys[9].key;
-    fr_sampled_keep(&sample, keep);
+    fr_insight_key_keep(&sample, keep);
     assert_true(sample.n == 2 && sample.keys[1].key == kept);
 }
 
