@@ -338,8 +338,11 @@ int main(void)
 {
     struct CMUnitTest *tests = calloc(N_ROWS + 6, sizeof(*tests));
     char(*names)[128] = calloc(N_ROWS, sizeof(*names));
-    if (!tests || !names)
+    if (!tests || !names) {
+        free(tests);
+        free(names);
         return 1;
+    }
     for (size_t i = 0; i < N_ROWS; i++) {
         snprintf(names[i], sizeof(names[i]), "%s_is_refused", rows[i].name);
         tests[i] = (struct CMUnitTest){names[i], is_refused, NULL, NULL, (void *)(uintptr_t)&rows[i]};

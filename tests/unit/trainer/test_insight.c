@@ -132,11 +132,10 @@ static double number(const struct fr_buffer *document, const char *const texts[]
 {
     const char *at = (const char *)document->data;
     for (size_t i = 0; texts[i]; i++) {
-        at = strstr(at, texts[i]);
-        if (!at)
-            print_message("%s is missing in %s\n", texts[i], (const char *)document->data);
-        assert_non_null(at);
-        at += strlen(texts[i]);
+        const char *found = strstr(at, texts[i]);
+        if (!found)
+            fail_msg("%s is missing in %s", texts[i], (const char *)document->data);
+        at = found ? found + strlen(texts[i]) : "";
     }
     return strncmp(at, "null", 4) == 0 ? (double)NAN : strtod(at, NULL);
 }
