@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "cold_version.h"
 #include "durable/durable.h"
 #include "sorted_writer.h"
 
@@ -210,11 +211,14 @@ enum fr_status fr_cold_open(const char *path, uint64_t fold_bytes, bool read_onl
         *out = NULL;
         return FR_OK;
     }
+    enum fr_status status = fr_cold_check_version(path, err);
+    if (status != FR_OK)
+        return status;
     struct fr_cold *cold = fr_alloc(1, sizeof(*cold));
     cold->path = fr_strdup(path);
     if (!read_only)
         remove_empty_logs(path);
-    enum fr_status status = fr_cold_tune(cold, fold_bytes, read_only, err);
+    status = fr_cold_tune(cold, fold_bytes, read_only, err);
     if (status == FR_OK && !read_only)
         status = check_room(path, err);
     if (status == FR_OK)

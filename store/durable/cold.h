@@ -15,7 +15,7 @@ struct fr_cold_sentinel {
 
 /* Opens the store. read_only works also while a writer runs; *out is then NULL if there is no store
  * yet. fold_bytes: as in fr_durable_options. Errors: FR_E_CORRUPT, FR_E_IO, FR_E_NO_SPACE,
- * FR_E_LIMIT (open files). */
+ * FR_E_LIMIT (open files), FR_E_MISMATCH (cold_version.h). */
 enum fr_status fr_cold_open(const char *path, uint64_t fold_bytes, bool read_only, struct fr_cold **out,
                             struct fr_err *err) FR_MUST_CHECK;
 void fr_cold_close(struct fr_cold *cold);
