@@ -1,11 +1,14 @@
 #!/bin/sh
-# man_page.sh PROGRAM NAME SECTION VERSION FILE: writes the man page of freshetd or freshet, made from what the program prints for --help.
+# man_page.sh PROGRAM NAME SECTION VERSION FILE [EMULATOR]: writes the man page of freshetd or freshet, made from what the program prints for --help. A program
+# for another processor is run by the emulator.
 #
 # In those texts a line that begins with two blanks and a word is an option or a command, with what it does after two more blanks or on the next line; lines
 # that are indented further continue it; a blank line ends a paragraph; the lines before the first blank line are the synopsis.
 set -eu
-program=$1 name=$2 section=$3 version=$4
+program=$1 name=$2 section=$3 version=$4 emulator=${6:-}
 exec >"$5"
+
+run() { ${emulator:+"$emulator"} "$program" "$@"; }
 
 # Text of --help to the body of a page: SYNOPSIS is "keep" (its lines as they are) or "skip".
 body() {
@@ -30,29 +33,29 @@ body() {
 }
 
 # The lines of the commands in `freshet --help`, by name.
-commands() { "$program" --help | awk 'past && /^  [a-z]/ { print $1 } /^$/ { past = 1 }'; }
+commands() { run --help | awk 'past && /^  [a-z]/ { print $1 } /^$/ { past = 1 }'; }
 
 printf '.TH %s %s "" "Freshet %s" "Freshet"\n.SH NAME\n' "$(echo "$name" | tr a-z A-Z)" "$section" "$version"
 case $name in
 freshetd)
     echo 'freshetd \- trains a click model while the clicks arrive'
     echo '.SH SYNOPSIS'
-    "$program" --help | sed -n '/^$/q;s/-/\\-/g;p'
+    run --help | sed -n '/^$/q;s/-/\\-/g;p'
     printf '%s\n' '.SH DESCRIPTION' 'Reads labelled samples from Kafka topics or files, learns from them at once, and publishes what changed to a Kafka topic,' \
         'which replicas follow.' '.SH OPTIONS'
-    "$program" --help | body skip
+    run --help | body skip
     echo '.SH INIT'
-    "$program" init --help | body keep
+    run init --help | body keep
     printf '%s\n' '.SH FILES' '.TP' '.B /etc/freshet/MODEL.yaml' 'the configuration of the unit freshetd@MODEL.service' '.TP' '.B /var/lib/freshet/MODEL' 'its state' \
         '.SH SEE ALSO' '.BR freshet (1)' '.PP' 'docs/operating.md and conf/OPTIONS.md in /usr/share/doc/freshet'
     ;;
 freshet)
     echo 'freshet \- produces samples for, follows and examines models of freshetd'
     printf '%s\n' '.SH SYNOPSIS' '.B freshet' '.I COMMAND' '[options]' '.SH COMMANDS'
-    "$program" --help | body skip
+    run --help | body skip
     for command in $(commands); do
         printf '.SH %s\n' "$(echo "$command" | tr a-z A-Z)"
-        "$program" "$command" --help | body keep
+        run "$command" --help | body keep
     done
     printf '%s\n' '.SH SEE ALSO' '.BR freshetd (8)' '.PP' 'docs/commands.md in /usr/share/doc/freshet'
     ;;
