@@ -473,7 +473,8 @@ const struct fr_option fr_options[] = {
     ROW(BOOL, "export.acknowledgements", IN(fr_conf, export_.acknowledgements), "false",
         "read which epochs replicas serve, for `/status` and series (docs/serving.md, \"The fleet\")"),
     ROW(TOPIC, "export.acknowledgement_topic", IN(fr_conf, export_.acknowledgement_topic), NULL,
-        "topic on which replicas say so", .computed = "`<model>.ack`"),
+        "topic on which replicas report the epoch they serve; set the same topic at the replicas",
+        .computed = "`<model>.ack`"),
     RANGED(DURATION, "export.drain_timeout", IN(fr_conf, export_.drain_timeout_ms), 0, DAY, "60s",
            "longest drain: acknowledgements, the savepoint of `savepoint.at_drain`, the snapshot and hook of "
            "`snapshot.at_drain`"),
@@ -494,7 +495,7 @@ const struct fr_option fr_options[] = {
     RANGED(DURATION, "insight.interval", IN(fr_conf, insight.interval_ms), 0, DAY, "1m",
            "time between two documents of `GET /insight`; 0: off"),
     RANGED(U32, "insight.importance", IN(fr_conf, insight.importance), 0, 1000000, "0",
-           "every so many batches, how much AUC is lost without each slot: a forward pass a slot; 0: never"),
+           "every so many batches, measure how far AUC falls without each slot: one forward pass a slot; 0: never"),
 
     GROUP("optimizer.sgd", "plain stochastic gradient descent"),
     RATE("sgd", "0.01", "step"),

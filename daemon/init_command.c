@@ -1,4 +1,5 @@
-/* Options of `freshetd init`, and its exit codes: those of the daemon (exit_code.h). */
+/* Options of `freshetd init` (docs/commands.md), which proposal/proposal.h answers. The exit codes
+ * are those of the daemon (exit_code.h). */
 #include "init_command.h"
 
 #include <errno.h>
@@ -22,13 +23,13 @@ static const char usage[] =
     "\n"
     "  --records N          reads at most N records (10000), 256 MiB of them, for 30 s\n"
     "  --model NAME         name of the model (made from the topic)\n"
-    "  --label PATH         a label of flat records, which have none by their form; the first is learned; may be repeated\n"
+    "  --label PATH         a field of flat records that is a label (found by its name); the first is learned; may be repeated\n"
     "  --kafka-file FILE    librdkafka properties, NAME=VALUE a line: the place of passwords\n"
     "  --kafka NAME=VALUE   a librdkafka property; every user of the host can see it; may be repeated\n"
     "  --help\n"
     "\n"
-    "Exit codes: 0 proposed, 2 an argument, or records that no configuration reads, 3 not authorised, or no such file,\n"
-    "75 try again: the brokers are away, or the topic has no records yet.\n";
+    "Exit codes: 0 proposed; 2 a wrong argument, no such topic, or records that no configuration reads; 3 access denied,\n"
+    "or no such file; 1 another failure; 75 try again: the brokers are away, or the topic has no records yet.\n";
 
 struct init_arguments {
     struct fr_proposal_options options;
@@ -84,14 +85,14 @@ static int parse(int argc, char **argv, struct init_arguments *arguments)
         if (table[t].text)
             *table[t].text = argv[i + 1];
         else if (*table[t].n == table[t].max)
-            return refuse("too many ", argv[i]);
+            return refuse("too many times: ", argv[i]);
         else
             table[t].many[(*table[t].n)++] = argv[i + 1];
     }
     o->labels = arguments->labels;
     o->properties = arguments->properties;
     if (o->file ? o->brokers || o->topic : !o->brokers || !o->topic)
-        return refuse("either --brokers and --topic, or --file", "");
+        return refuse("give either --brokers and --topic, or --file", "");
     return parse_records(arguments);
 }
 

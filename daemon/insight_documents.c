@@ -1,7 +1,7 @@
-/* See insight_documents.h. Both are made when they are asked for, on the HTTP thread: /insight is a
- * copy of what the trainer published, /feature a question that the trainer answers between two
- * batches. So that a busy trainer cannot keep the HTTP thread from others, only one request at a
- * time waits, and for FEATURE_WAIT_MS at most (trainer/feature.h). */
+/* See insight_documents.h. Both documents are made on the HTTP thread when they are requested:
+ * /insight is a copy of what the trainer published, /feature a question that the trainer answers
+ * between two batches. Only one request at a time waits for the trainer, and for FEATURE_WAIT_MS at
+ * most (trainer/feature.h), so a busy trainer cannot keep the HTTP thread from other requests. */
 #include "insight_documents.h"
 
 #include <errno.h>
@@ -39,8 +39,8 @@ static int answer_insight(void *self, const char *query, struct fr_buffer *out)
     const struct fr_service *service = self;
     struct fr_insight *insight = fr_trainer_insight(service->trainer);
     if (query[0])
-        return refuse(out, 400, "there is no query");
-    return insight ? fr_insight_answer(insight, out) : refuse(out, 404, "insight.interval is 0: insight is off");
+        return refuse(out, 400, "/insight takes no query");
+    return insight ? fr_insight_answer(insight, out) : refuse(out, 404, "insight is off: set insight.interval above 0");
 }
 
 /* ---- the query of /feature ---- */
@@ -130,10 +130,10 @@ static int read_question(const struct fr_conf *conf, const char *query, struct f
         return refuse(out, 400, "the query must have slot=SLOT and either id=ID or key=KEY, percent-encoded UTF-8");
     int32_t s = find_slot(conf, slot.text);
     if (s == FR_NO_INDEX)
-        return refuse(out, 404, "the model has no such slot");
+        return refuse(out, 404, "the model has no such slot: /insight lists the slots");
     const struct fr_conf_slot *found = &conf->slots[s];
     if (found->table == FR_NO_INDEX)
-        return refuse(out, 404, "the slot has numbers and no ids");
+        return refuse(out, 404, "the slot has numbers and no ids: name a slot with a table");
     if (id.given && found->source != FR_SOURCE_SAMPLE)
         return refuse(out, 404, "the slot is computed from others and has no ids of its own: give key=KEY");
     question->slot = (uint32_t)s;
@@ -209,7 +209,7 @@ static int answer_feature(void *self, const char *query, struct fr_buffer *out)
     if (status != 200)
         return status;
     if (atomic_load(&service->life.phase) != FR_PHASE_RUNNING)
-        return refuse(out, 503, "the trainer does not run: the daemon is recovering or draining");
+        return refuse(out, 503, "the daemon is recovering or draining, so the trainer does not answer: see /readyz");
     struct fr_feature *feature = fr_alloc(1, sizeof(*feature));
     struct fr_err err = {0};
     enum fr_status asked = fr_trainer_feature(service->trainer, &question, FEATURE_WAIT_MS * 1000000ull, feature, &err);
@@ -218,7 +218,7 @@ static int answer_feature(void *self, const char *query, struct fr_buffer *out)
     else if (asked != FR_OK)
         status = refuse(out, 503, err.text);
     else if (feature->watermark_ms == INT64_MIN)
-        status = refuse(out, 503, "nothing is trained yet");
+        status = refuse(out, 503, "nothing is trained yet: ask again after the first batch");
     else
         put_feature(service->conf, &question, feature, out);
     free(feature);

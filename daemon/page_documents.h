@@ -1,4 +1,4 @@
-/* What the page at GET / is made of, beside /status and /auc: the page's own document, the model's
+/* What the page at GET / is made of, besides /status and /auc: the page's own document, the model's
  * description (/model), and the history of numbers (/history).
  *
  * Thread: the one that publishes the documents (documents.h). */

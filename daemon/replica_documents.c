@@ -1,6 +1,5 @@
-/* What /status and the series say of the replicas: see replica_documents.h. The reader of
- * acknowledgements keeps times; ages are computed here, by this host's clock, when the document is
- * made. */
+/* See replica_documents.h. The reader of acknowledgements keeps times; ages are computed here, by
+ * this host's clock, when the document is made. */
 #include "replica_documents.h"
 
 #include <math.h>
@@ -16,8 +15,8 @@ static double age(int64_t now_ms, int64_t since_ms)
     return since_ms < now_ms ? (double)(now_ms - since_ms) / 1e3 : 0;
 }
 
-/* How many published epochs a replica lacks; NAN: it serves nothing or another timeline, whose
- * numbers cannot be compared. */
+/* How many published epochs a replica lacks; NAN: the replica serves nothing, or serves another
+ * timeline, whose epoch numbers cannot be compared. */
 static double epochs_behind(const struct fr_service_status *s, const struct fr_acknowledgement *said)
 {
     if (said->epoch == 0 || said->timeline != s->durable.timeline)

@@ -1,4 +1,5 @@
-/* The replicas of /status and their series (docs/http.md, "Replicas"). Main thread. */
+/* The member `replicas` of /status, and the series about replicas (docs/http.md, "Replicas"). Main
+ * thread. */
 #ifndef FR_DAEMON_REPLICA_DOCUMENTS_H
 #define FR_DAEMON_REPLICA_DOCUMENTS_H
 

@@ -1,9 +1,9 @@
-/* Which replicas there are and what each said last: see replica_table.h.
+/* The replicas, each with its last acknowledgement: see replica_table.h.
  *
  * The table has a fixed size. While it is full, records of further replicas are counted and have no
  * effect: a program that invents names cannot push replicas out, and its names leave when they have
- * been silent for long enough. A replica is found by a hash of its name, in an array that is small
- * enough to be searched from its beginning for each record.
+ * been silent for FR_REPLICA_FORGOTTEN_MS. A replica is found by a hash of its name, in an array
+ * that is small enough to be searched from its beginning for each record.
  *
  * Owner: one thread. */
 #include "replica_table.h"

@@ -1,10 +1,10 @@
 /* Reads the acknowledgement topic (exporter/replicas.h) into the table (replica_table.h).
  *
  * The topic is looked for at the start and every LOOK_MS: a topic that is missing is created, if
- * that is configured; one that was deleted, or got partitions, is opened again. Reading begins with
- * the records that are younger than FR_REPLICA_FORGOTTEN_MS. The age of a record that was on the
- * topic at the open is that of its Kafka timestamp; a record that comes later counts as new, so
- * clocks that differ make no replica silent.
+ * that is configured; one that was deleted, or whose number of partitions changed, is opened again.
+ * Reading begins with the records that are younger than FR_REPLICA_FORGOTTEN_MS. The age of a
+ * record that was on the topic at the open is that of its Kafka timestamp; a record that comes
+ * later counts as new, so clocks that differ make no replica silent.
  *
  * No group is joined and nothing is committed. The client holds at most QUEUE_KIB of records.
  *
@@ -169,9 +169,11 @@ static enum fr_status create_topic(struct fr_replicas *replicas, const struct fr
                           "cleanup.policy=delete and retention.ms=" KEPT_MS,
                           topic);
     if (!found->administrable)
-        return fr_err_set(err, FR_E_NOT_FOUND,
-                          "topic %s does not exist, and the broker does not create topics on request: create it",
-                          topic);
+        return fr_err_set(
+            err, FR_E_NOT_FOUND,
+            "topic %s does not exist, and the broker does not create topics on request: create it with one "
+            "partition, cleanup.policy=delete and retention.ms=" KEPT_MS,
+            topic);
     enum fr_status status = fr_kafka_topic_create(replicas->client, topic, 1, settings, err);
     if (status == FR_OK)
         fr_log(FR_LOG_INFO, "replicas", "topic_created", "topic=%s partitions=1 retention_ms=" KEPT_MS, topic);
@@ -180,7 +182,7 @@ static enum fr_status create_topic(struct fr_replicas *replicas, const struct fr
     return status;
 }
 
-/* Reads all partitions from the records on that are young enough to matter. */
+/* Assigns all partitions, from the first record that is younger than FR_REPLICA_FORGOTTEN_MS. */
 static enum fr_status assign(struct fr_replicas *replicas, uint32_t partitions, struct fr_err *err)
 {
     uint32_t n = partitions < PARTITIONS_MAX ? partitions : PARTITIONS_MAX;
@@ -195,8 +197,8 @@ static enum fr_status assign(struct fr_replicas *replicas, uint32_t partitions, 
         error = rd_kafka_assign(replicas->client, list);
     rd_kafka_topic_partition_list_destroy(list);
     if (error)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "where to begin in topic %s: %s", replicas->topic,
-                          rd_kafka_err2str(error));
+        return fr_err_set(err, FR_E_UNAVAILABLE, "the brokers do not report where to begin in topic %s: %s",
+                          replicas->topic, rd_kafka_err2str(error));
     memset(replicas->live, 0, sizeof(replicas->live));
     replicas->partitions = partitions;
     return FR_OK;

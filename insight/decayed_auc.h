@@ -1,7 +1,7 @@
 /* An AUC of decayed weights over few bins of the logit, for comparisons of scores of the same
- * samples. metrics/auc.h is finer, and takes 1.1 MB where this takes 8 KiB: here there is one for
- * each slot and task. Scores closer than 1/16 in the logit are ties, which count one half. Owner:
- * the owner loop. */
+ * samples. metrics/auc.h is finer, but takes 1.1 MB where this one takes 8 KiB, and importance
+ * needs one for each slot and task. Scores closer than 1/16 in the logit are ties, which count one
+ * half. Owner: the owner loop. */
 #ifndef FR_INSIGHT_DECAYED_AUC_H
 #define FR_INSIGHT_DECAYED_AUC_H
 

@@ -1,6 +1,6 @@
-/* Whether a slot's values, or the labels that come with them, are now as they were: weights of
- * buckets, decayed by two half-lives of event time, and the population stability index between
- * them, sum over buckets of (p - q) ln(p / q) (Lewis 1994; the Jeffreys divergence of two
+/* Whether the distribution of a slot's values, or of the labels that come with them, has changed:
+ * weights of buckets, decayed by two half-lives of event time, and the population stability index
+ * between them, sum over buckets of (p - q) ln(p / q) (Lewis 1994; the Jeffreys divergence of two
  * histograms).
  *
  * An id's bucket follows from its key. Boundaries for numbers are the sixteenths of the first
@@ -22,7 +22,7 @@ struct fr_drift {
         double all, labelled, positives;
     } of[FR_DRIFT_AGES][FR_DRIFT_CELLS];
     uint32_t n_first;
-    float first[FR_DRIFT_FIRST]; /* once all are there: the boundaries */
+    float first[FR_DRIFT_FIRST]; /* once n_first is FR_DRIFT_FIRST: the boundaries */
 };
 
 uint32_t fr_drift_bucket_of_key(uint64_t key);
@@ -33,7 +33,8 @@ void fr_drift_decay(struct fr_drift *drift, const double factors[FR_DRIFT_AGES])
 void fr_drift_add(struct fr_drift *drift, const struct fr_drift_weights weights[FR_DRIFT_CELLS]);
 
 enum fr_drift_of { FR_DRIFT_VALUES, FR_DRIFT_POSITIVES };
-/* The index; NaN: an age has less than FR_DRIFT_SAMPLES_MIN. terms: what each bucket adds to it. */
+/* The index; NaN: an age has less than FR_DRIFT_SAMPLES_MIN samples. terms: the part of each bucket
+ * in the index. */
 double fr_drift_index(const struct fr_drift *drift, enum fr_drift_of of, double terms[FR_DRIFT_CELLS]);
 
 #endif

@@ -1,7 +1,7 @@
 /* The most frequent keys of a slot (Space-Saving: Metwally, Agrawal and El Abbadi 2005). A key
- * without a counter takes over the smallest one, and its count, which bounds the error. So every
- * key with more than 1 / FR_INSIGHT_HOT of all has a counter. Counters are halved at each renewal:
- * what came in the newest windows counts. Owner: the owner loop. */
+ * without a counter takes over the smallest counter with its count, which bounds the error. So
+ * every key with more than 1 / FR_INSIGHT_HOT of all occurrences has a counter. Counters are halved
+ * at each document, so the newest windows count most. Owner: the owner loop. */
 #ifndef FR_INSIGHT_HOT_KEYS_H
 #define FR_INSIGHT_HOT_KEYS_H
 

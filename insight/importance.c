@@ -4,8 +4,8 @@
  * here with a shift by one instead of a random order, so that nothing is drawn).
  *
  * The first entry of the batch has none before it: it reads the last one's values, and its samples
- * do not count. What is exchanged are numbers of rows and begins of entries in copies; no key is
- * looked up, counted, admitted or touched, and no row changes. The scores are those before the
+ * do not count. Only copies of row numbers and of the beginnings of entries are exchanged; no key
+ * is looked up, counted, admitted or touched, and no row changes. The scores are those before the
  * batch's own step, as for the metrics. A slot that the network does not read has no importance.
  *
  * Owner: the owner loop. */

@@ -1,9 +1,9 @@
 /* The schedule of insight, and its document (insight/insight.h).
  *
- * A batch is looked at when the training time since the last look is FR_INSIGHT_SHARE times what
- * that look took, so that looking costs a fixed share, whatever model and batches are. Where little
- * is trained, a look comes FR_INSIGHT_LOOKS_MIN times an interval nevertheless. Importance has a
- * schedule of its own: batches whose number is a multiple of insight.importance.
+ * A batch is looked at when the training time since the last look is FR_INSIGHT_SHARE times the
+ * time of that look, so that looking costs a fixed share with any model and any batches. Where
+ * little is trained, there are nevertheless FR_INSIGHT_LOOKS_MIN looks in an interval. Importance
+ * has a schedule of its own: batches whose number is a multiple of insight.importance.
  *
  * Not here: what is measured (insight_slots.c, insight_layers.c, importance.c). Owner: the owner
  * loop. */

@@ -1,8 +1,8 @@
-/* What the last step left of each layer: numbers of its parameters and of its output, units that
- * are 0 in all that was looked at, the norm of its gradient.
+/* What each layer is like after the last step: numbers of its parameters and of its output, units
+ * that were 0 in every row looked at, the norm of its gradient.
  *
  * A layer with several products has one entry a product, which is named as its parameters are
- * ("deep/0" has deep/0/kernel and deep/0/bias). With a device nothing of this is on the host.
+ * ("deep/0" has deep/0/kernel and deep/0/bias). With a device none of these numbers is on the host.
  * Owner: the owner loop. */
 #include <math.h>
 #include <stdlib.h>

@@ -18,7 +18,7 @@ enum {
     INSIGHT_HOT_SHOWN = 8,
     INSIGHT_BUCKETS_SHOWN = 3,
     INSIGHT_VALUES = 512, /* numbers of a layer that quantiles are taken of */
-    INSIGHT_ROWS = 128,   /* rows of a layer's output in which a unit may show that it lives */
+    INSIGHT_ROWS = 128,   /* rows of a layer's output that are searched for units that are not 0 */
 };
 
 /* The weights of a slot's samples and ids; a shared entry counts once for each sample of its
@@ -99,10 +99,10 @@ struct fr_insight {
     uint64_t steps; /* fr_graph_shared_changes before the step */
 
     /* the schedule: see insight.c */
-    bool is_looked_at, is_scored; /* what the batch that is wanted is wanted for */
+    bool is_looked_at, is_scored; /* of the batch that fr_insight_wants wanted */
     uint64_t next_look_step_ns, next_look_ns, next_renewal_ns;
-    uint64_t spent_ns;   /* looking, in this process */
-    uint64_t looking_ns; /* looking at this batch */
+    uint64_t spent_ns;   /* time of all looks and documents of this process */
+    uint64_t looking_ns; /* time of the look at this batch */
     struct {
         uint64_t batches, of_batches, samples;
     } window;

@@ -1,4 +1,4 @@
-/* What a batch has of each slot: presence, ids, rows; the steps of sampled rows.
+/* Measures each slot of a batch: presence, ids, rows; the steps of sampled rows.
  *
  * A shared column has an entry a group. Each entry counts as often as it has samples, so that all
  * forms of samples give the same numbers. Owner: the owner loop. */

@@ -11,9 +11,9 @@
 
 struct fr_sampled_key {
     uint64_t key;
-    /* of the newest step that was looked at; NaN: none was */
+    /* of the newest step that was measured; NaN: no step was */
     float gradient, update;
-    uint32_t look; /* the number of the last look that measured its step; 0: none has */
+    uint32_t look; /* the number of the last look that measured the key's step; 0: no look has */
 };
 
 struct fr_key_sample {

@@ -31,18 +31,18 @@ function largeNorm(slot, slots, task) {
   const importance = importanceOf(slot, task)?.importance;
   const useless = !unknown(importance) && importance < USELESS;
   return { word: "large norms", text: `its rows' norms (${at}) are ${significant(most)} times the median of the other slots'${useless ? `, and exchanging its values costs no AUC (${importance.toFixed(4)})` : ""}.`,
-    advice: `It learns single ids by heart${useless ? "" : ", if its importance is near 0"}. Remove the slot, admit ids later (a gate of its table), or lower its learning rate.` };
+    advice: `The slot memorises single ids${useless ? "" : ", if its importance is near 0"}. Remove it, admit ids later (a gate of its table), or lower its learning rate.` };
 }
 
 function missing(slot, window) {
   const { present, present_before: before } = slot;
   if (unknown(present)) return null;
   const gone = present === 0 && window.samples >= EXPECTED, known = before * window.samples >= EXPECTED;
-  if (gone && !(before > 0) && !slot.keys) return { word: "never there", text: "no sample has had it.", advice: "Compare its name with the keys of the stream (/status, ignored), or remove it." };
-  if (!known && gone) return { word: "missing", text: `none of ${count(window.samples)} samples has it, though it has rows.`, advice: "If it is not a rare slot, look at what writes the samples: a source of it may have failed." };
+  if (gone && !(before > 0) && !slot.keys) return { word: "never there", text: "no sample has had it.", advice: "Compare the slot's name with the keys of the stream (/status, ignored), or remove the slot." };
+  if (!known && gone) return { word: "missing", text: `none of ${count(window.samples)} samples has it, but there are rows of it.`, advice: "If the slot is not a rare one, look at what writes the samples: a source of the slot may have failed." };
   if (!known || present >= MISSING * before) return null;
   return { word: gone ? "missing" : "less often there", text: `${percent(present)} of the samples have it, ${percent(before)} before.`,
-    advice: "Look at what writes the samples: a source of it may have failed, or its name has changed." };
+    advice: "Look at what writes the samples: a source of the slot may have failed, or its name may have changed." };
 }
 
 const bucketName = (one) => (one.bucket === "absent" ? "Absent" : `Bucket ${one.bucket}`);
@@ -57,21 +57,21 @@ function shifted(slot, halfLives) {
   const shares = one && (moved ? one.values : one.rate).map(percent);
   const example = shares ? ` ${bucketName(one)}: ${shares[0]} over ${long}, ${shares[1]} over ${short}.` : "";
   return { word: moved ? "values shifted" : "positives shifted",
-    text: `${moved ? "its values" : "the positives among its values"} are spread otherwise than before (PSI ${significant(moved ? values : positives)}).${example}`,
-    advice: "Look for another unit, a default value or a new source. If it is right, the model learns it: watch AUC and calibration." };
+    text: `${moved ? "its values" : "the positives among its values"} are distributed differently than before (PSI ${significant(moved ? values : positives)}).${example}`,
+    advice: "Look for another unit, a default value or a new source. If the change is right, the model learns it: watch AUC and calibration." };
 }
 
 function hot(slot) {
   const most = slot.hot?.[0], sure = most ? most.share - most.error : 0;
   if (!(sure >= HOT) || !(sure * slot.keys >= HOT_TIMES)) return null;
-  return { word: "hot id", text: `id ${most.id ?? most.key} is ${percent(most.share)} of its ids.`, advice: "It may be a default value, a bot or a test: leave it out of the samples if it is none." };
+  return { word: "hot id", text: `id ${most.id ?? most.key} is ${percent(most.share)} of its ids.`, advice: "If it is a default value, a bot or a test, leave it out of the samples." };
 }
 
 function fleeting(slot) {
   const share = (slot.new ?? 0) + (slot.unknown ?? 0);
   if (!(share >= NEW)) return null;
   return { word: "ids do not repeat", text: `${percent(share)} of its ids are new or have no row.`,
-    advice: "If each sample has an id of its own, remove the slot. If not, its table's gate may ask for too much, or its rows expire too soon." };
+    advice: "If each sample has an id of its own, remove the slot. If not, the gate of its table may admit ids too late, or its rows may expire too soon." };
 }
 
 const flagsOf = (slot, insight, task) => [largeNorm(slot, insight.slots, task), missing(slot, insight.window), shifted(slot, insight.half_lives),
@@ -120,7 +120,7 @@ function showLayers(insight) {
   fillTable("insight-layers", ["Layer", "Operation", "Units", "Dead units", "Weights p01 to p99", "Activations p01 to p99", "Gradient norm"], insight.layers.map((layer) => {
     const flagged = layer.dead >= DEAD;
     return [{ text: layer.name, kind: flagged ? "flagged" : "" }, { text: layer.op, kind: "text" }, count(layer.units),
-      { text: percent(layer.dead) + (flagged ? ": lower its learning rate" : ""), kind: flagged ? "flagged" : "" },
+      { text: percent(layer.dead) + (flagged ? ": lower the learning rate" : ""), kind: flagged ? "flagged" : "" },
       range(layer.weights, "p01", "p99"), range(layer.activations, "p01", "p99"), significant(layer.gradient_norm)];
   }), "Layers");
 }
@@ -133,14 +133,14 @@ function showSlot() {
     .map(([name, q]) => [name, ...quantiles.map((one) => at(q, one))]), `${slot.name}: quantiles over ${count(sampled)} rows`);
   const [short, long] = spans(shown.half_lives);
   fillTable("slot-drift", ["Bucket", `Samples, ${long}`, `Samples, ${short}`, `Positive, ${long}`, `Positive, ${short}`], (slot.drift?.buckets ?? []).map((one) =>
-    [bucketName(one), ...one.values.map(percent), ...one.rate.map(percent)]), `${slot.name}: ${slot.drift?.buckets?.length > 0 ? "buckets that moved most" : "drift is known from 256 samples on"}`);
+    [bucketName(one), ...one.values.map(percent), ...one.rate.map(percent)]), `${slot.name}: ${slot.drift?.buckets?.length > 0 ? "buckets that moved most" : "drift is not known yet: it needs 256 samples, for numbers 512 more"}`);
   const list = byId("slot-hot"), hottest = slot.hot ?? [], words = JSON.stringify([slot.name, hottest]);
   if (list.dataset.shown === words) return;
   list.dataset.shown = words;
   byId("slot-hot-title").hidden = hottest.length === 0;
   list.replaceChildren(...hottest.map((one) => {
     const button = element("button", { type: "button", textContent: one.id ?? one.key });
-    button.addEventListener("click", () => lookUp(slot.name, one.id === null ? { key: one.key } : { id: one.id }));
+    button.addEventListener("click", () => lookUp(slot.name, { key: one.key }, one.id ?? one.key)); // /feature takes the key of every slot, the id of some only
     return element("li", {}, button, ` ${percent(one.share)}${one.error > 0 ? `, at least ${percent(one.share - one.error)}` : ""}`);
   }));
 }
@@ -153,7 +153,7 @@ function chooseSlot(slots) {
 // ---- one id ----
 
 const states = {
-  row: "it has a row.", waiting: "its table's gate counts it and has not admitted it.", removed: "its row went just now.",
+  row: "it has a row.", waiting: "its table's gate counts it and has not admitted it.", removed: "its row was just removed.",
   unknown: "it was never seen, is counted by a sketch only, or is gone.",
 };
 
@@ -161,14 +161,14 @@ function vector(values) {
   return values.slice(0, VALUES).map(significant).join("  ") + (values.length > VALUES ? `  … (${values.length} numbers)` : "");
 }
 
-async function lookUp(slot, named) {
+async function lookUp(slot, named, label = named.id ?? named.key) {
   const query = new URLSearchParams({ slot, ...named }), mine = `${query}`;
   asked = mine;
   if (named.id !== undefined) byId("feature-id").value = named.id;
   const { code, body } = await ask(`/feature?${query}`).catch((error) => ({ code: 0, body: { error: error.message } }));
   if (asked !== mine) return; // another id was asked for meanwhile
   const found = code === 200, say = byId("feature-said");
-  text(say, found ? `${slot}, ${named.id ?? named.key}: ${states[body.state] ?? body.state}` : body.error);
+  text(say, found ? `${slot}, ${label}: ${states[body.state] ?? body.state}` : body.error);
   say.classList.toggle("flagged", !found);
   byId("feature-answer").hidden = !found;
   if (!found) return;
@@ -176,7 +176,7 @@ async function lookUp(slot, named) {
     ["Shows", significant(body.show)], ["Clicks", significant(body.click)], ["Norm of its row", significant(body.norm)],
     ...Object.entries(body.contribution ?? {}).map(([task, value]) => [`Adds to ${task}`, significant(value)]),
     ...Object.entries(body.parts ?? {}).map(([part, values]) => [`Part ${part}`, { text: vector(values), kind: "wrap" }])];
-  fillTable("feature", ["Of this id", "Value"], rows.map(([name, one]) => [name, one.kind ? one : { text: `${one ?? "–"}`, kind: "wrap" }]), `${slot}, ${named.id ?? named.key}`);
+  fillTable("feature", ["Of this id", "Value"], rows.map(([name, one]) => [name, one.kind ? one : { text: `${one ?? "–"}`, kind: "wrap" }]), `${slot}, ${label}`);
 }
 
 // ---- turns ----
@@ -194,8 +194,8 @@ export async function showInsight() {
   shown = body;
   const { window: looked } = body;
   text(byId("insight-summary"), `From ${count(looked.batches)} of ${count(looked.of_batches)} batches with ${count(looked.samples)} samples, up to ${clock(body.renewed_ms)}, every ${seconds(body.interval_ms / 1000)}. ` +
-    `It costs ${percent(body.cost)} of the training time${body.importance_every ? ", without importance" : ""}. ` +
-    (body.importance_every ? `Importance is measured on one batch in ${count(body.importance_every)}.` : "Importance is not measured: set insight.importance, for example to 16."));
+    `Insight costs ${percent(body.cost)} of the training time${body.importance_every ? ", without importance" : ""}. ` +
+    (body.importance_every ? `Importance is measured on one batch in ${count(body.importance_every)}.` : "Importance is not measured: set insight.importance, for example to 100."));
   byId("insight-found").hidden = false;
   chooseSlot(body.slots);
   showSlots(body);

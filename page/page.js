@@ -172,12 +172,12 @@ function showReplicas(replicas) {
   tile("replicas", "Replicas", replicas.count, count(replicas.count), [silent > 0 ? `${count(silent)} silent` : "", starting > 0 ? `${count(starting)} starting` : ""]
     .filter((one) => one).join(", ") || "that acknowledge epochs");
   tile("served_age", "Age of what is served", slowest?.freshness ?? null, slowest ? seconds(slowest.freshness) : "–", slowest ? `by the slowest, ${slowest.name}` : "no replica serves an epoch");
-  const words = replicas.problem || (replicas.count === 0 ? `No replica has acknowledged an epoch to ${replicas.topic} yet.`
-    : "Freshness is how old the newest sample is in what a replica serves. A silent replica has ended, or serves what it had." +
+  const words = replicas.problem || (replicas.count === 0 ? `No replica has acknowledged an epoch on ${replicas.topic} yet: give each replica a name (docs/serving.md, "The fleet").`
+    : "Freshness is how old the newest sample is in what a replica serves. A silent replica has ended, or still serves its last epoch." +
       (replicas.unlisted > 0 ? ` The slowest are listed; ${count(replicas.unlisted)} more are not.` : ""));
   text(byId("replicas-words"), words);
   byId("replicas-scroll").hidden = replicas.list.length === 0;
-  fillTable("replicas", ["Replica", "Freshness", "Serves epoch", "Epochs behind", "Heard", "Rows", "Scores a second", "Problem"], replicas.list.map(replicaRow),
+  fillTable("replicas", ["Replica", "Freshness", "Serves epoch", "Epochs behind", "Last record", "Rows", "Scores a second", "Problem"], replicas.list.map(replicaRow),
     "Replicas, the slowest first");
 }
 

@@ -1,7 +1,7 @@
 /* Labels and the event time.
  *
  * Samples have both in fields of their own. Flat records have neither: a label is a field that is
- * true or false, 1 or 0 (or -1) in every record, and by its name tells what came of the impression;
+ * true or false, 1 or 0 (or -1) in every record, and has the name of an outcome, such as `clicked`;
  * the event time is a number that is a Unix time in almost every record.
  *
  * Owner: the caller's thread. */
@@ -108,7 +108,7 @@ static enum fr_status choose_sample_labels(const struct fr_survey *survey, struc
         return FR_OK;
     return fr_err_set(err, FR_E_INVALID,
                       "no record has a label: `y` is missing or empty in all of the %" PRIu64
-                      " samples (docs/formats/samples.md, \"Labels\")",
+                      " samples; write the label of each sample into `y` (docs/formats/samples.md, \"Labels\")",
                       survey->samples);
 }
 
@@ -154,12 +154,13 @@ static enum fr_status refuse_unlabelled(const struct fr_proposed *out, struct fr
         if (is_label_like(&out->slots[i]))
             fr_buffer_printf(&listed, "%s %.64s", listed.size ? "," : "", out->slots[i].field->path);
     fr_buffer_terminate(&listed);
-    (void)fr_err_set(err, FR_E_INVALID,
-                     "the records are flat objects, and no field is a label by its name: name it by --label PATH%s%s",
-                     listed.size ? "; of 0 and 1, or of true and false, are:"
-                                 : "; no field has only 0 and 1, or true "
-                                   "and false",
-                     listed.size ? (const char *)listed.data : "");
+    (void)fr_err_set(
+        err, FR_E_INVALID,
+        "the records are flat objects, and no field has the name of a label: name the label by --label PATH%s%s",
+        listed.size ? "; the fields of 0 and 1, or of true and false, are:"
+                    : "; no field has only 0 and 1, or true "
+                      "and false",
+        listed.size ? (const char *)listed.data : "");
     fr_buffer_release(&listed);
     return FR_E_INVALID;
 }
@@ -195,6 +196,8 @@ enum fr_status fr_proposed_labels(const struct fr_survey *survey, const struct f
 {
     out->labels = fr_alloc(FR_LABELS_MAX, sizeof(*out->labels));
     if (!survey->flat && options->n_labels > 0)
-        return fr_err_set(err, FR_E_INVALID, "--label is for flat records; these are samples, whose labels are in `y`");
+        return fr_err_set(
+            err, FR_E_INVALID,
+            "--label is for flat records; these records are samples, whose labels are in `y`: remove --label");
     return survey->flat ? choose_flat_labels(options, out, err) : choose_sample_labels(survey, out, err);
 }

@@ -2,7 +2,7 @@
  *
  * Types decide first, then values, then names. What is ambiguous becomes an id: a number that is
  * taken for an id is still learned, value by value, while an id that is taken for a number is
- * worthless. Every such decision leaves a doubt, which is printed beside the slot.
+ * worthless. Every such decision leaves a doubt, which is printed below the slot.
  *
  * Owner: the caller's thread. */
 #include "kinds.h"
@@ -17,7 +17,7 @@
 enum {
     WORD_MAX = 24,
     FEW_INTEGERS = 32, /* up to so many different integers are taken for ids without a hint */
-    UNIQUE_FROM = 100, /* values from which "one of its own in each record" means anything */
+    UNIQUE_FROM = 100, /* fewer values that are all different prove nothing */
     TEXT_BYTES = 64,   /* mean length of strings from which they are taken for text */
     SEQUENCE_MIN = 50, /* max_len; the default of the option */
     SEQUENCE_MAX = 200,

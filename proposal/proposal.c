@@ -38,7 +38,8 @@ static void name_model(const struct fr_proposal_options *options, char out[FR_PR
         snprintf(out, FR_PROPOSAL_MODEL_MAX + 1, "model");
 }
 
-/* Loads the text. A refusal is ours, except if an argument is at fault (the brokers, the model). */
+/* Loads the text. If it is refused, an argument is wrong (the brokers, the model), or this
+ * module. */
 static enum fr_status load(const struct fr_buffer *text, struct fr_conf **out, struct fr_err *err)
 {
     struct fr_buffer problems = {0}, copy = {0};
@@ -49,8 +50,8 @@ static enum fr_status load(const struct fr_buffer *text, struct fr_conf **out, s
     if (status != FR_OK) {
         while (problems.size > 0 && problems.data[problems.size - 1] == '\n')
             problems.size--;
-        (void)fr_err_set(err, status, "an argument, or the proposal itself, is refused: %.*s", (int)problems.size,
-                         (const char *)problems.data);
+        (void)fr_err_set(err, status, "the proposal is refused; correct the argument if one is named: %.*s",
+                         (int)problems.size, (const char *)problems.data);
     }
     fr_buffer_release(&problems);
     fr_buffer_release(&copy);

@@ -43,7 +43,8 @@ enum fr_status fr_sampled_file(const struct fr_proposal_options *options, struct
 {
     int file = open(options->file, O_RDONLY | O_CLOEXEC);
     if (file < 0)
-        return fr_err_set(err, errno == ENOENT ? FR_E_NOT_FOUND : FR_E_IO, "%s: %s", options->file, strerror(errno));
+        return fr_err_set(err, errno == ENOENT ? FR_E_NOT_FOUND : FR_E_IO, "--file %s: %s", options->file,
+                          strerror(errno));
     struct fr_lines *lines = fr_lines_new(file, LINE_MAX_BYTES, 0, true);
     struct fr_line line;
     enum fr_status status = FR_OK;

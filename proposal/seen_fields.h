@@ -10,7 +10,7 @@
 
 enum {
     FR_FIELDS_MAX = 2048,     /* of different names; values of further ones are counted only */
-    FR_SKETCH_SIZE = 1024,    /* hashes kept of a field; a count up to this is exact */
+    FR_SKETCH_SIZE = 1024,    /* hashes kept of a field; a count below this is exact */
     FR_EXAMPLES_MAX = 2,      /* of different values */
     FR_EXAMPLE_BYTES = 24,    /* of each, before escapes */
     FR_EXAMPLE_TEXT_MAX = 112 /* with escapes, quotes and the dots of a cut */

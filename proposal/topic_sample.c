@@ -86,7 +86,7 @@ static enum fr_status find_topic(struct reading *reading, struct fr_err *err)
     if (code)
         return unavailable(reading, "no answer from the brokers", code, err);
     if (found.error == RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
-        return fr_err_set(err, FR_E_INVALID, "--topic %s: no name of a topic", topic);
+        return fr_err_set(err, FR_E_INVALID, "--topic %s: a topic cannot have this name; correct --topic", topic);
     if (found.error)
         return fr_err_set(err, fr_kafka_status(found.error), "topic %s at %s: %s", topic, reading->options->brokers,
                           rd_kafka_err2str(found.error));
@@ -96,8 +96,10 @@ static enum fr_status find_topic(struct reading *reading, struct fr_err *err)
                           "--brokers %s --topic %s`) and write samples to it",
                           topic, reading->options->brokers, reading->options->brokers, topic);
     if (found.partitions > PARTITIONS_MAX)
-        return fr_err_set(err, FR_E_LIMIT, "topic %s has %" PRIu32 " partitions, more than %d", topic, found.partitions,
-                          PARTITIONS_MAX);
+        return fr_err_set(err, FR_E_LIMIT,
+                          "topic %s has %" PRIu32
+                          " partitions, and at most %d are read: give some of its records as --file",
+                          topic, found.partitions, PARTITIONS_MAX);
     reading->n = found.partitions;
     reading->partitions = fr_alloc(reading->n, sizeof(*reading->partitions));
     for (uint32_t p = 0; p < reading->n; p++) {
@@ -171,7 +173,8 @@ static enum fr_status take_message(struct reading *reading, const rd_kafka_messa
     } else if (message->err) {
         fr_kafka_explain(message->err, rd_kafka_message_errstr(message), reading->problem, sizeof(reading->problem));
         if (fr_kafka_status(message->err) == FR_E_DENIED)
-            status = fr_err_set(err, FR_E_DENIED, "topic %s: %s", reading->options->topic, reading->problem);
+            status = fr_err_set(err, FR_E_DENIED, "topic %s: %s; allow this user to read the topic",
+                                reading->options->topic, reading->problem);
     } else {
         const struct partition *partition = &reading->partitions[message->partition];
         rd_kafka_timestamp_type_t type;

@@ -1,5 +1,5 @@
 /* Answers questions about one id (trainer/feature.h). A mutex guards question and answer; the owner
- * loop looks at one atomic a turn, and takes the mutex only when a question is open. */
+ * loop reads one atomic in each turn, and takes the mutex only when a question is open. */
 #include "trainer/feature.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The replicas loop reads what replicas acknowledge (export.acknowledgements). Nothing waits for
- * it.
+/* The replicas loop reads what replicas acknowledge (export.acknowledgements). No other thread
+ * waits for this loop.
  *
  * Thread: `replicas`, which owns everything; the reader's status is read by any thread. Without a
  * reader the loop ends with its first turn. */

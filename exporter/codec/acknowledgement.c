@@ -1,5 +1,5 @@
 /* Acknowledgements of replicas as JSON: see codec/acknowledgement.h. A reader ignores keys that it
- * does not know, and of a key that stands twice the last one counts.
+ * does not know; if a key occurs twice, the last value counts.
  *
  * Thread: any, no state. */
 #include "codec/acknowledgement.h"

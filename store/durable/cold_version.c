@@ -3,11 +3,12 @@
  * RocksDB promises that a version reads what earlier versions wrote. It does not promise the
  * reverse; 7.8 (Debian 12) and 9.10 (Debian 13) read what the other one wrote, because the store
  * sets every option that decides the bytes of its files, and tests/distributions/exchange shows it.
- * A store that was opened for writing by a version later than both this program's and 9.10 is
- * refused before RocksDB sees it. RocksDB itself would either report damage or read on.
+ * A store that was last opened for writing by a version later than 9.10 and later than this
+ * program's is refused before RocksDB opens it. RocksDB itself would report damage, or would read
+ * data that it misunderstands.
  *
  * Each open for writing leaves a file OPTIONS-<number> that names the version. If there is none or
- * it names no version, RocksDB decides: it does not need the file either.
+ * it names no version, RocksDB decides: RocksDB does not need the file either.
  *
  * Thread: the one that opens the store. Reads one directory and one small file. */
 #include "cold_version.h"

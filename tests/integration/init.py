@@ -143,7 +143,7 @@ class Cases:
         assert "begins with \\x00\\x00\\x00\\x00\\x07\\x61" in self.of_topic("avro", code=2)
         self.fill("unlabelled", [json.dumps({"user": i, "a": i % 2, "b": 1}) for i in range(20)])
         said = self.of_topic("unlabelled", code=2)
-        assert "name it by --label PATH" in said and "a, b" in said, said
+        assert "name the label by --label PATH" in said and "a, b" in said, said
         self.check("unlabelled", self.of_topic("unlabelled", "--label", "a"))
         assert "no record of the sample has this field" in self.of_topic("unlabelled", "--label", "c", code=2)
         with socket.create_server(("127.0.0.1", 0)) as closed:

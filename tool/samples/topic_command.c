@@ -2,8 +2,8 @@
  *
  * A topic of samples keeps every record for a time (cleanup.policy=delete): the daemon refuses a
  * compacted one, because compaction removes samples that were not read. A topic that exists is
- * never changed; the command says what it is like. Topics of deltas and dead letters are made by
- * the daemon itself.
+ * never changed; the command prints its settings. Topics of deltas and dead letters are made by the
+ * daemon itself.
  *
  * Thread: the caller's. */
 #include <inttypes.h>
@@ -29,10 +29,10 @@ static const int64_t retention_default_ms = INT64_C(7) * 86400000;
 static const char usage[] =
     "freshet topic create --brokers B --topic T [options]\n"
     "\n"
-    "Makes a topic for samples and prints what it is like. A topic that exists is not changed: exit 1, with its settings.\n"
+    "Makes a topic for samples and prints its settings. A topic that exists is not changed: prints its settings, exit 1.\n"
     "\n"
-    "  --partitions N        partitions, which are read at the same time (4)\n"
-    "  --retention D         how long records are kept, such as 36h or 7d (7d): as far back as a model may be trained again\n"
+    "  --partitions N        number of partitions, which are read at the same time (4)\n"
+    "  --retention D         how long records are kept, such as 36h or 7d (7d): a model can be trained again from these\n"
     "  --replication N       copies of each partition (the brokers' default); 3 where samples must not be lost\n"
     "  --kafka-file FILE     librdkafka properties, NAME=VALUE a line: the place of passwords\n"
     "  --kafka NAME=VALUE    a librdkafka property (many); every user of the host can see it\n";
@@ -61,8 +61,10 @@ static enum fr_status look_up(rd_kafka_t *client, struct request *request, struc
     rd_kafka_poll(client, 0); /* reports errors of connections */
     bool known = request->problem[0] != '\0';
     if (code)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers at %s: %s%s%s%s", request->brokers,
-                          rd_kafka_err2str(code), known ? " (" : "", request->problem, known ? ")" : "");
+        return fr_err_set(err, FR_E_UNAVAILABLE,
+                          "no answer from the brokers at %s: %s%s%s%s; start the brokers, or correct --brokers",
+                          request->brokers, rd_kafka_err2str(code), known ? " (" : "", request->problem,
+                          known ? ")" : "");
     if (found->error)
         return fr_err_set(err, fr_kafka_status(found->error), "topic %s: %s", request->topic,
                           rd_kafka_err2str(found->error));
@@ -95,9 +97,10 @@ static enum fr_status wait_for_topic(rd_kafka_t *client, struct request *request
         if (status != FR_OK || (found->partitions > 0 && found->led))
             return status;
         if (fr_mono_ns(clock) > end_ns)
-            return fr_err_set(err, FR_E_UNAVAILABLE,
-                              "topic %s was made, and the brokers do not show all of its partitions yet",
-                              request->topic);
+            return fr_err_set(
+                err, FR_E_UNAVAILABLE,
+                "topic %s was made, but the brokers do not list all of its partitions yet: run this again to see its settings",
+                request->topic);
         rd_kafka_poll(client, POLL_MS);
     }
 }
@@ -111,7 +114,10 @@ static enum fr_status make_topic(rd_kafka_t *client, struct request *request, st
         return status;
     if (found.partitions > 0) {
         describe(client, request, &found, text, sizeof(text));
-        return fr_err_set(err, FR_E_EXISTS, "the topic is there already and was not changed: %s", text);
+        return fr_err_set(
+            err, FR_E_EXISTS,
+            "the topic is there already and was not changed: %s (if these settings are wrong, give another --topic)",
+            text);
     }
     snprintf(retention, sizeof(retention), "%" PRId64, request->retention_ms);
     const struct fr_kafka_setting settings[] = {

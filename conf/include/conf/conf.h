@@ -353,7 +353,7 @@ struct fr_conf {
         enum fr_export_format format;
         bool create;
         int64_t drain_timeout_ms;
-        bool acknowledgements;       /* read what replicas say of themselves */
+        bool acknowledgements;       /* read what replicas report */
         char *acknowledgement_topic; /* default <model>.ack */
         /* = ingest.brokers in this version; NULL: nothing is published */
         char *brokers;
@@ -371,7 +371,7 @@ struct fr_conf {
     } metrics;
     struct {
         int64_t interval_ms; /* 0: off */
-        uint32_t importance; /* each so many batches; 0: not measured */
+        uint32_t importance; /* measured every so many batches; 0: never */
     } insight;
 };
 

@@ -1,8 +1,8 @@
-/* The replicas that acknowledge epochs: reads the acknowledgement topic and keeps, in a table of
- * bounded size, what each replica said last.
+/* The replicas that acknowledge epochs: reads the acknowledgement topic and keeps the last record
+ * of each replica in a table of bounded size.
  *
  * A record of the topic is a claim of its writer, and nothing else depends on it. A topic or
- * brokers that are missing are no error: the reader says why in its status and looks again.
+ * brokers that are missing are no error: the status has the reason, and the reader tries again.
  *
  * Thread: one thread owns the reader and the table and calls fr_replicas_step; any thread may read
  * the status, of which there is one copy under a mutex that is held while it is copied. */
@@ -17,7 +17,7 @@ enum {
     FR_REPLICAS_MAX = 1024,           /* replicas in the table, about 0.5 KB each */
     FR_REPLICAS_LISTED_MAX = 64,      /* replicas in the status */
     FR_REPLICA_SILENT_MS = 30000,     /* three heartbeats of a replica */
-    FR_REPLICA_FORGOTTEN_MS = 600000, /* silent for so long: leaves the table */
+    FR_REPLICA_FORGOTTEN_MS = 600000, /* a replica silent for so long leaves the table */
     FR_REPLICAS_PROBLEM_MAX = 320,
 };
 
@@ -32,7 +32,7 @@ enum fr_replica_refusal { FR_REPLICA_REFUSALS(FR_REPLICA_REFUSAL) FR_REPLICA_REF
 #undef FR_REPLICA_REFUSAL
 extern const char *const fr_replicas_refusal_names[FR_REPLICA_REFUSED_KINDS];
 
-/* One replica, as it last said. */
+/* One replica, with its last acknowledgement. */
 struct fr_replica_standing {
     struct fr_acknowledgement said;
     int64_t silence_ms; /* since its last record */
@@ -40,7 +40,7 @@ struct fr_replica_standing {
 };
 
 struct fr_replicas_status {
-    char problem[FR_REPLICAS_PROBLEM_MAX]; /* why nothing is read now; empty: it is */
+    char problem[FR_REPLICAS_PROBLEM_MAX]; /* why no record is read now; empty: records are read */
     /* of the table: all replicas, those that are silent, those that serve no epoch yet */
     uint32_t count, silent, starting;
     /* since the start: replicas that ended, and that were forgotten; records that found the table
@@ -54,7 +54,7 @@ struct fr_replicas_status {
 
 struct fr_replicas;
 
-/* How far the state is: what a replica can have. */
+/* The newest durable epoch of the state: no replica can serve a later one. */
 struct fr_replicas_chain {
     uint64_t timeline, durable;
 };
@@ -63,9 +63,9 @@ struct fr_replicas_chain {
  * borrowed until fr_replicas_free. */
 struct fr_replicas *fr_replicas_new(const struct fr_publisher_options *options, const char *topic);
 void fr_replicas_free(struct fr_replicas *replicas);
-/* Makes one turn of at most a few seconds: when that is due, opens the topic or checks that it is
- * still there; then reads what came. Returns whether the topic is open; if not, the caller
- * pauses. */
+/* Makes one turn of at most a few seconds: opens the topic, or checks that it still exists, if that
+ * is due; then reads the records that arrived. Returns whether the topic is open; if not, the
+ * caller pauses. */
 bool fr_replicas_step(struct fr_replicas *replicas, const struct fr_replicas_chain *chain);
 void fr_replicas_get_status(struct fr_replicas *replicas, struct fr_replicas_status *out);
 

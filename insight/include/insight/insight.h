@@ -5,14 +5,16 @@
  * keeps sketches of them, and once an interval makes a document. Nothing that the module does
  * changes a number of the model: it reads, and computes forward passes that nothing else reads.
  *
- * Which batches: a batch is looked at when the time that looking took is at most 1 /
- * FR_INSIGHT_SHARE of the training time, and at least FR_INSIGHT_LOOKS_MIN times an interval. With
- * `every`, each batch whose number is a multiple of it is also scored once more for each slot.
+ * Which batches: a batch is looked at when the training time since the last look is at least
+ * FR_INSIGHT_SHARE times the time of that look, or when 1 / FR_INSIGHT_LOOKS_MIN of an interval has
+ * passed since it. A batch whose number is a multiple of insight.importance is also scored once
+ * more for each slot.
  *
  * Limits: FR_INSIGHT_KEYS keys, FR_INSIGHT_HOT counters and FR_INSIGHT_BUCKETS buckets a slot;
- * importance of FR_INSIGHT_TASKS tasks. Memory: 18 KiB a slot, 3 KiB and a byte a unit a layer,
- * with importance 8 KiB a slot and task, and scratch of the size of a batch's ids. All of it is
- * part of what memory_limit leaves for tables, because that is measured.
+ * importance of FR_INSIGHT_TASKS tasks. Memory: 18 KiB for each slot; 3 KiB for each layer, and a
+ * byte for each unit; with importance 8 KiB for each slot and task, and scratch of the size of a
+ * batch's ids. memory_limit covers it: the memory outside the tables is measured, and the tables
+ * get the rest.
  *
  * Thread: the owner loop; fr_insight_answer: any. */
 #ifndef FR_INSIGHT_INSIGHT_H

@@ -1,4 +1,4 @@
-"""Says on the acknowledgement topic which epoch a replica serves (docs/formats/acknowledgements.md). Records may be lost, and nothing waits for them."""
+"""Writes to the acknowledgement topic which epoch a replica serves (docs/formats/acknowledgements.md). Records may be lost, and nothing waits for them."""
 from __future__ import annotations
 
 import json

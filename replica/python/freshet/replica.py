@@ -146,8 +146,8 @@ class Replica:
                acknowledgement_topic: Optional[str] = None, **options: Any) -> "Replica":
         """A replica that a thread feeds from a delta topic (package confluent-kafka), from the newest of `snapshots` on where there is one. Returns once it serves
         what the topic held when it was asked; TimeoutError names what is missing. `config` has further properties of librdkafka; `options` are those of the
-        constructor. `problem` has the reason if following has ended. acknowledge: the name under which the replica says on `acknowledgement_topic` (None: <model>.ack)
-        which epoch it serves; None: it says nothing."""
+        constructor. `problem` has the reason if following has ended. acknowledge: the name under which the replica reports on `acknowledgement_topic` (None: <model>.ack)
+        which epoch it serves; None: nothing is written."""
         from .follow import Follower
         replica = cls(**options)
         try:

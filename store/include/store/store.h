@@ -121,12 +121,12 @@ bool fr_store_tiered(const struct fr_store *store);
 /* The floats of a key's row in memory; NULL if the row is not in memory. The address is valid as
  * long as one from a plan. */
 float *fr_store_row_of(const struct fr_store *store, uint32_t table, uint64_t key);
-/* What the state has of a key, in memory or, if it is there only, in the cold store. */
+/* What the state has of a key, in memory or, if the key is not in memory, in the cold store. */
 enum fr_store_key_state {
     FR_KEY_UNKNOWN, /* never counted, counted by a sketch only, or gone */
     FR_KEY_PENDING, /* counted by an exact gate: count, head.seen_ms */
     FR_KEY_ROW,     /* head, and the floats */
-    FR_KEY_REMOVED, /* the epoch with its absence is not folded yet */
+    FR_KEY_REMOVED, /* removed by an epoch that is not folded yet */
 };
 struct fr_store_key {
     enum fr_store_key_state state;
@@ -134,8 +134,8 @@ struct fr_store_key {
     struct fr_row_head head;
     uint32_t count;
 };
-/* Reads it without changing anything; of a row, its floats are copied to `row` [row floats].
- * Between batches. An error is that of the cold store. */
+/* Reads a key without changing anything; if the key has a row, copies the row's floats to `row`
+ * [row floats]. Between batches. An error is that of the cold store. */
 enum fr_status fr_store_read_key(const struct fr_store *store, uint32_t table, uint64_t key, struct fr_store_key *out,
                                  float *row, struct fr_err *err) FR_MUST_CHECK;
 /* The seed and the stream from which first values of a table's rows are drawn. The caller fills in

@@ -1,6 +1,6 @@
-/* What a replica says of itself on the acknowledgement topic (docs/formats/acknowledgements.md): a
- * JSON object in each record. Writers are replicas on other machines and programs of other people,
- * so the reader trusts no length and no number, and allocates nothing by what a record says.
+/* What a replica reports on the acknowledgement topic (docs/formats/acknowledgements.md): a JSON
+ * object in each record. Writers are replicas on other machines and programs of other people, so
+ * the reader checks every length and number, and a record cannot make it allocate memory.
  *
  * Thread: any; there is no state. */
 #ifndef FR_CODEC_ACKNOWLEDGEMENT_H

@@ -30,7 +30,7 @@ void fr_acknowledger_step(struct fr_acknowledger *acknowledger, const struct fre
                           const char *problem);
 /* The newest epoch of which a broker has taken the acknowledgement; 0: none. */
 uint64_t fr_acknowledger_epoch(const struct fr_acknowledger *acknowledger);
-/* Says that the replica leaves, and frees. */
+/* Writes a last record that the replica leaves, and frees the acknowledger. */
 void fr_acknowledger_close(struct fr_acknowledger *acknowledger);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the last step left in the graph, for a reader that shows it: outputs of the layers, and
+/* Numbers that the last step left in the graph, for GET /insight: outputs of the layers, and
  * gradients of parameters and rows. Nothing is changed or copied.
  *
  * Processor only: with a device (fr_graph_runs_beside) the host has none of it.

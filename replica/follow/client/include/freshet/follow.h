@@ -5,11 +5,11 @@
  * = "kafka:9092", .topic = "ctr.delta"}, &f, problem, sizeof(problem)); then, in each serving
  * thread, a reader of its own: freshet_reader_new(freshet_follow_replica(f), &reader).
  *
- * The thread joins no consumer group and commits nothing. Only if the option `acknowledge` is given
- * it writes records, of which epoch is served. It waits out outages of brokers, a topic
- * that does not exist yet, refused memory, gaps and rewinds; meanwhile the replica serves what it
- * has and the state reports the reason. Two writers, another model, or 100 refused records in a row
- * end the following for good.
+ * The thread joins no consumer group and commits nothing. It writes records only if the option
+ * `acknowledge` is given: which epoch is served. It waits out outages of brokers, a topic that does
+ * not exist yet, refused memory, gaps and rewinds; meanwhile the replica serves what it has and the
+ * state reports the reason. Two writers, another model, or 100 refused records in a row end the
+ * following for good.
  *
  * Thread: any thread may call every function; one thread calls freshet_follow_stop, once. Owns: the
  * replica; free its readers before the stop. Only connection errors are written to stderr. */
