@@ -139,7 +139,7 @@ class Cases:
         wait_until(lambda: 'freshet_samples_trained_total{model="one"} 500\n' in first.get("/metrics")[1], "500 samples that are durable")
         assert first.json("/healthz")["status"] == "ok"
         auc = first.json("/auc")
-        assert set(auc["tasks"]["click"]) == {"decayed", "lifetime", "gauc", "served"} and auc["tasks"]["click"]["lifetime"]["weight"] == 500
+        assert set(auc["tasks"]["click"]) == {"decayed", "lifetime", "curve", "gauc", "served"} and auc["tasks"]["click"]["lifetime"]["weight"] == 500
         first.drain()
 
     def a_log_that_nobody_reads_stops_nothing(self):
