@@ -234,7 +234,7 @@ class Cases:
                 item["f"]["nobody"] = 1
                 item["x_more"] = 1
         self.produce("live", groups)
-        daemon = self.daemon("live")
+        daemon = self.daemon("live", ["export.acknowledgements=true"])  # its series are promised, too
         status = wait_until(lambda: (lambda s: s if s["samples"]["trained"] > 0 and s.get("freshness", {}).get("published", {}).get("p50") and
                                      sum(p["samples"] for p in s["partitions"]) == sum(len(g["items"]) for g in groups) else None)(daemon.json("/status")),
                             "everything trained and published")
