@@ -57,10 +57,8 @@ void fr_acknowledgement_write(const struct fr_acknowledgement *acknowledgement, 
 {
     char problem[FR_REPLICA_PROBLEM_MAX + 1];
     snprintf(problem, sizeof(problem), "%s", acknowledgement->problem);
-    if (!fr_utf8_valid((const uint8_t *)problem, strlen(problem)))
-        for (char *at = problem; *at; at++)
-            if ((uint8_t)*at >= 0x80)
-                *at = '?';
+    for (size_t size = strlen(problem); !fr_utf8_valid((const uint8_t *)problem, size);)
+        problem[--size] = '\0';
     struct fr_json json = {.out = out};
     fr_json_object(&json, NULL);
     fr_json_u64(&json, names[FIELD_VERSION], FR_ACKNOWLEDGEMENT_VERSION);

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from typing import Any, Dict, Optional, TYPE_CHECKING
 
@@ -66,6 +67,9 @@ class Acknowledger:
             self._found = self._topic in self._producer.list_topics(timeout=ANSWER_SECONDS).topics
         except confluent_kafka.KafkaException:
             pass  # looked for again
+        if not self._found and not self._look:
+            logging.getLogger("freshet").warning("the topic %s for acknowledgements is not found yet: set export.acknowledgements of the daemon, which makes it, "
+                                                 "or make it; looking again every %.0f s", self._topic, LOOK_SECONDS)
         self._look = time.monotonic() + LOOK_SECONDS
         return self._found
 

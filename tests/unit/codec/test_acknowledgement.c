@@ -49,7 +49,7 @@ FR_CASE(what_is_unknown_is_not_written_and_a_problem_is_always_text)
     fr_acknowledgement_write(&said, "ctr", &bytes);
     fr_buffer_terminate(&bytes);
     assert_string_equal((const char *)bytes.data,
-                        "{\"v\":1,\"m\":\"ctr\",\"name\":\"a\",\"tl\":0,\"e\":0,\"problem\":\"broken ?\"}");
+                        "{\"v\":1,\"m\":\"ctr\",\"name\":\"a\",\"tl\":0,\"e\":0,\"problem\":\"broken \"}");
     fr_buffer_release(&bytes);
 }
 

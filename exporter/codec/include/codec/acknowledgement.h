@@ -35,7 +35,8 @@ struct fr_acknowledgement {
 /* Whether a text can be a replica's name: 1 to FR_REPLICA_NAME_MAX bytes of UTF-8 without control
  * characters. */
 bool fr_acknowledgement_name_is_sound(const char *name, size_t size);
-/* Writes one record. Bytes of `problem` that are not UTF-8 become question marks. */
+/* Writes one record. `problem` ends before its first byte that is not UTF-8, because a
+ * text may have been cut inside a character. */
 void fr_acknowledgement_write(const struct fr_acknowledgement *acknowledgement, const char *model,
                               struct fr_buffer *out);
 /* Reads one record. FR_E_INVALID: the record is malformed, or of another version of the format.
