@@ -148,6 +148,8 @@ static bool is_shown(const struct fr_tree *tree, const struct fr_option *option,
         return false;
     if (option->type == FR_OPTION_REF)
         return *(const int32_t *)(const void *)(place + option->offset) != FR_NO_INDEX;
+    if (option->type == FR_OPTION_TEXT || option->type == FR_OPTION_TOPIC)
+        return *(char *const *)(const void *)(place + option->offset) != NULL; /* NULL: not given */
     return option->type != FR_OPTION_I64 || *(const int64_t *)(const void *)(place + option->offset) != FR_NO_INDEX;
 }
 

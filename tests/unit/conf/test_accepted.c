@@ -376,6 +376,15 @@ FR_CASE(what_is_printed_loads_to_an_equal_configuration)
     fr_conf_free(conf);
 }
 
+FR_CASE(files_without_brokers_print_and_load)
+{
+    static const char *const sets[] = {"ingest={files: [a.jsonl], format: json}"};
+    struct fr_conf *conf = load_with(base_text, sets, FR_ARRAY_LEN(sets));
+    assert_null(conf->ingest.brokers);
+    assert_prints_and_loads(conf);
+    fr_conf_free(conf);
+}
+
 FR_CASE(secrets_are_masked)
 {
     static const char *const sets[] = {"ingest.kafka.sasl.password=hunter2", "ingest.kafka.ssl.key.pem=topkey",
@@ -535,6 +544,7 @@ int main(void)
         cmocka_unit_test(a_probability_is_read_and_shown_when_given),
         cmocka_unit_test(every_optimizer_of_a_table_is_read),
         cmocka_unit_test(what_is_printed_loads_to_an_equal_configuration),
+        cmocka_unit_test(files_without_brokers_print_and_load),
         cmocka_unit_test(secrets_are_masked),
         cmocka_unit_test(the_sample_configuration_loads_and_prints),
         cmocka_unit_test(the_samples_of_models_load_and_print),
