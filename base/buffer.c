@@ -5,6 +5,7 @@
  * accept bytes of the buffer itself. */
 #include "base/buffer.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,4 +80,44 @@ void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t siz
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text)
 {
     fr_buffer_json_bytes(buffer, text, strlen(text));
+}
+
+/* Characters that stand for themselves in JSON strings, and not in YAML. U+0085, U+2028 and U+2029
+ * end a line; other controls, the byte order mark and noncharacters are refused. Format characters,
+ * which people do not see, are escaped for their sake. */
+static bool yaml_escapes(uint32_t point)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {{0x7f, 0x9f},     {0xad, 0xad},     {0x200b, 0x200f}, {0x2028, 0x202e},
+                  {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfffe, 0xffff}};
+    for (size_t i = 0; i < FR_ARRAY_LEN(ranges); i++)
+        if (point >= ranges[i].first && point <= ranges[i].last)
+            return true;
+    return false;
+}
+
+/* Returns the code point of a valid character of 1 to 3 bytes; 0 for one of 4, which is never
+ * escaped. */
+static uint32_t code_point(const uint8_t *at, size_t length)
+{
+    return length == 1   ? at[0]
+           : length == 2 ? (at[0] & 0x1fu) << 6 | (at[1] & 0x3fu)
+           : length == 3 ? (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu)
+                         : 0;
+}
+
+void fr_buffer_yaml_text(struct fr_buffer *buffer, const char *text)
+{
+    struct fr_buffer json = {0};
+    fr_buffer_json_text(&json, text); /* valid UTF-8 */
+    for (size_t i = 0, length; i < json.size; i += length) {
+        length = fr_utf8_length(json.data + i, json.size - i);
+        uint32_t point = code_point(json.data + i, length);
+        if (yaml_escapes(point))
+            fr_buffer_printf(buffer, "\\u%04" PRIx32, point);
+        else
+            fr_buffer_append(buffer, json.data + i, length);
+    }
+    fr_buffer_release(&json);
 }

@@ -6,27 +6,13 @@
 
 enum { INDENT = 2 };
 
-static void write_quoted(const char *text, struct fr_buffer *out)
-{
-    fr_buffer_append(out, "\"", 1);
-    for (const char *at = text; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            fr_buffer_printf(out, "\\%c", *at);
-        else if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            fr_buffer_printf(out, "\\x%02X", (unsigned char)*at);
-        else
-            fr_buffer_append(out, at, 1);
-    }
-    fr_buffer_append(out, "\"", 1);
-}
-
 static void write_flow(const struct fr_node *node, struct fr_buffer *out)
 {
     if (node->kind == FR_NODE_SCALAR) {
         if (node->plain)
             fr_buffer_append(out, node->text, strlen(node->text));
         else
-            write_quoted(node->text, out);
+            fr_buffer_yaml_text(out, node->text);
         return;
     }
     bool map = node->kind == FR_NODE_MAP;

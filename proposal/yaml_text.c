@@ -2,8 +2,8 @@
  * behind its line and every doubt below it.
  *
  * Layers name all slots at once ({slots: all.v}), so that a slot is added or removed in one line;
- * only the layer of the numbers names its slots. Text from outside (names, topics) is written as
- * JSON strings, which are YAML, and examples are printable ASCII already.
+ * only the layer of the numbers names its slots. Text from outside (names, topics) is written by
+ * fr_buffer_yaml_text, in comments too; examples are printable ASCII already.
  *
  * Owner: the caller's thread. */
 #include "yaml_text.h"
@@ -156,7 +156,7 @@ static void put_kafka(const struct fr_written *w, struct fr_buffer *out)
             name);
         if (!shown)
             continue;
-        fr_buffer_json_text(out, equals + 1);
+        fr_buffer_yaml_text(out, equals + 1);
         fr_buffer_printf(out, "\n");
     }
 }
@@ -181,7 +181,7 @@ static void put_envelope(const struct fr_written *w, struct fr_buffer *out)
         return;
     }
     fr_buffer_printf(out, "  envelope: {t: ");
-    fr_buffer_json_text(out, time->field->path);
+    fr_buffer_yaml_text(out, time->field->path);
     fr_buffer_printf(out, ", f: rest}   # flat records; time in %s in ",
                      time->field->value.seconds > 0 ? "seconds" : "milliseconds");
     put_percent(out, fr_seen_present(time->field), w->survey->samples);
@@ -198,13 +198,13 @@ static void put_ingest(const struct fr_written *w, struct fr_buffer *out)
     fr_buffer_printf(out, "ingest:\n");
     if (options->file) {
         fr_buffer_printf(out, "  files: [");
-        fr_buffer_json_text(out, options->file);
+        fr_buffer_yaml_text(out, options->file);
         fr_buffer_printf(out, "]\n  format: json\n");
     } else {
         fr_buffer_printf(out, "  brokers: ");
-        fr_buffer_json_text(out, options->brokers);
+        fr_buffer_yaml_text(out, options->brokers);
         fr_buffer_printf(out, "\n  topic: ");
-        fr_buffer_json_text(out, options->topic);
+        fr_buffer_yaml_text(out, options->topic);
         fr_buffer_printf(out, "\n  format: %s\n", w->survey->format == FR_FORMAT_JSON ? "json" : "msgpack");
         put_kafka(w, out);
     }
@@ -250,7 +250,7 @@ static void put_key(struct fr_buffer *out, const struct fr_proposed_field *choic
     if (strcmp(choice->name, choice->field->path) == 0)
         return;
     fr_buffer_printf(out, ", key: ");
-    fr_buffer_json_text(out, choice->field->path);
+    fr_buffer_yaml_text(out, choice->field->path);
 }
 
 static void put_slot(const struct fr_written *w, const struct fr_proposed_field *choice, struct fr_buffer *out)
@@ -296,7 +296,7 @@ static void put_slots(const struct fr_written *w, struct fr_buffer *out)
         if (choice->kind != FR_PROPOSED_LEFT_OUT)
             continue;
         fr_buffer_printf(out, "  # left out: ");
-        fr_buffer_json_text(out, choice->field->path);
+        fr_buffer_yaml_text(out, choice->field->path);
         fr_buffer_printf(out, ": %s%s%s\n", choice->why, choice->field->n_examples ? ": " : "",
                          choice->field->n_examples ? choice->field->examples[0] : "");
     }
@@ -317,7 +317,7 @@ static void put_labels(const struct fr_written *w, struct fr_buffer *out)
         fr_buffer_printf(out, "  %s: {", label->name);
         if (keyed) {
             fr_buffer_printf(out, "key: ");
-            fr_buffer_json_text(out, label->field->path);
+            fr_buffer_yaml_text(out, label->field->path);
         }
         fr_buffer_printf(out, negative ? "%snegative: -1}" : "%s}", keyed && negative ? ", " : "");
         fr_buffer_printf(out, "   # in ");

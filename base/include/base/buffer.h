@@ -41,6 +41,9 @@ static inline void fr_buffer_terminate(struct fr_buffer *buffer)
  * replaces each byte that is not UTF-8, as in a text that was cut. */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);
 void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t size);
+/* Appends text as a YAML scalar in double quotes, which may also stand in a comment: in addition to
+ * what JSON escapes, nothing in it ends a line of YAML, is refused by YAML, or is invisible. */
+void fr_buffer_yaml_text(struct fr_buffer *buffer, const char *text);
 /* Appends a float exactly as printf's `%.9g` would, in a quarter of the time, because a dump has
  * tens of millions of floats. A value that is not finite is written as null, because JSON has no
  * other way. */

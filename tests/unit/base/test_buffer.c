@@ -116,6 +116,19 @@ static void assert_number(float value)
     fr_buffer_release(&buffer);
 }
 
+FR_CASE(yaml_text_has_nothing_that_ends_a_line_or_cannot_be_seen)
+{
+    struct fr_buffer buffer = {0};
+    fr_buffer_yaml_text(&buffer,
+                        "a\"\n\x7f\xc2\x80\xc2\x85\xc2\x9f\xc2\xa0\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xae\xef\xbb\xbf"
+                        "\xef\xbf\xbe\xe6\x97\xa5\xf0\x9f\x98\x80\xff");
+    fr_buffer_terminate(&buffer);
+    assert_string_equal((const char *)buffer.data,
+                        "\"a\\\"\\u000a\\u007f\\u0080\\u0085\\u009f\xc2\xa0\\u2028\\u2029\\u202e\\ufeff\\ufffe"
+                        "\xe6\x97\xa5\xf0\x9f\x98\x80\xef\xbf\xbd\"");
+    fr_buffer_release(&buffer);
+}
+
 FR_CASE(numbers_are_those_of_printf)
 {
     static const float special[] = {0.0f,   -0.0f,          1.0f,         -1.0f,    0.1f,      1e-5f,
@@ -140,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_those_of_printf),
         cmocka_unit_test(json_text_escapes_quotes_backslashes_and_controls),
+        cmocka_unit_test(yaml_text_has_nothing_that_ends_a_line_or_cannot_be_seen),
         cmocka_unit_test(appended_bytes_come_back_in_order),
         cmocka_unit_test(appending_nothing_is_fine),
         cmocka_unit_test(reserve_leaves_the_size),

@@ -285,6 +285,8 @@ static inline void assert_same(const struct fr_conf *a, const struct fr_conf *b)
         struct fr_conf_slot x = a->slots[i], y = b->slots[i];
         assert_memory_equal(x.boundaries, y.boundaries, x.n_boundaries * sizeof(*x.boundaries));
         x.boundaries = y.boundaries = NULL;
+        assert_true((x.key == NULL) == (y.key == NULL) && (!x.key || strcmp(x.key, y.key) == 0));
+        x.key = y.key = NULL;
         assert_memory_equal(&x, &y, sizeof(x));
     }
     assert_memory_equal(a->labels, b->labels, a->n_labels * sizeof(*a->labels));

@@ -356,6 +356,7 @@ FR_CASE(what_is_printed_loads_to_an_equal_configuration)
                                        "memory_limit=1048577B",
                                        "epoch=1001ms",
                                        "slots.price.default=-0.1",
+                                       "slots.price.key=\"a\\u2028\\x85\\x7f\\ufeffb\"",
                                        "slots.price.transform=log1p",
                                        "slots.user_id.index=7",
                                        "slots.user_id.id=raw",
