@@ -232,10 +232,10 @@ static void choose_scalar(struct fr_proposed_field *choice, const struct fr_surv
     const struct fr_seen_field *field = choice->field;
     const struct fr_seen_scalars *v = &field->value;
     uint64_t numbers = fr_seen_numbers(v), distinct = fr_seen_distinct(&field->sketch);
-    if (2 * v->booleans > present)
-        choice->kind = FR_PROPOSED_ID;
-    else if (2 * v->strings > present)
+    if (2 * v->strings > present)
         choose_string(choice);
+    else if (2 * v->booleans > present || numbers == 0) /* 0: no type is that of most values */
+        choice->kind = FR_PROPOSED_ID;
     else
         choose_numeric(choice, distinct);
     if (v->booleans > 0 && !survey->flat)

@@ -20,8 +20,10 @@ enum {
 };
 static const double ALIKE = 0.3, WORD_COUNTS = 0.5;
 
-/* Names of layers and of the shared table (yaml_text.c), and of the options that take a name. */
-static const char *const reserved[] = {"wide", "pairs", "h", "deep", "values", "out", "context", "all", "rest", NULL};
+/* Names of layers and of the shared table (yaml_text.c), of the options that take a name, and what
+ * YAML reads as no name. */
+static const char *const reserved[] = {"wide",    "pairs", "h",    "deep", "values", "out",
+                                       "context", "all",   "rest", "null", NULL};
 static const char *const previous_words[] = {"prev", "previous", "last", NULL};
 
 /* ---- tables ---- */

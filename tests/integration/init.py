@@ -131,6 +131,21 @@ class Cases:
         proposal = init("--file", numbers)
         assert 'values_2: {kind: dense, transform: standardize, key: "values"}' in proposal and "tables:" not in proposal
         self.check("numbers", proposal)
+        self.names()
+
+    def names(self):
+        """What other people name their fields becomes neither options nor an error, and a field of strings and lists in equal parts is an id."""
+        option = "\nsnapshot: {hook: [/bin/false]}\n#"
+        fields = {"null": "a", "one\x7ftwo\x80three\ufffe": "b", "line\u2028break": "c", **{f"n{option}".replace("\n", end): [] for end in "\n\x85\u2028\u2029"}}
+        file = self.work.path / "names.jsonl"
+        file.write_text("".join(json.dumps({"ts": BEGIN_S + i, "click": i % 2, **fields, "some": ["x"] if i % 2 else "y"}) + "\n" for i in range(20)))
+        proposal = init("--file", file)
+        config = self.check("names", proposal)
+        printed = subprocess.run([BUILD / "daemon/freshetd", "--config", config, "--print-config"], capture_output=True, text=True, timeout=PATIENCE)
+        assert printed.returncode == 0 and "/bin/false" not in printed.stdout, printed
+        assert 'null_2: {table: context, namespace: null_2, key: "null"}' in proposal and 'key: "line\\u2028break"' in proposal, proposal
+        assert proposal.count("/bin/false") == 4 and all(line.startswith("  # left out: ") for line in proposal.splitlines() if "/bin/false" in line), proposal
+        assert "# All of them decode with this configuration." in proposal and "some: {table: context, namespace: some}" in proposal, proposal
 
     def refused(self):
         brokers = self.kafka.address
