@@ -254,18 +254,21 @@ static int64_t age_of(const struct fr_replicas *replicas, const rd_kafka_message
     return live || written_ms < 0 || written_ms >= now_ms ? 0 : now_ms - written_ms;
 }
 
-static void take(struct fr_replicas *replicas, const rd_kafka_message_t *message, const struct fr_replicas_chain *chain)
+static void take(struct fr_replicas *replicas, const rd_kafka_message_t *message, fr_replicas_chain_of *chain_of,
+                 void *self)
 {
     int64_t now_ms = (int64_t)(fr_mono_ns(replicas->options.clock) / 1000000);
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF && message->partition < PARTITIONS_MAX)
         replicas->live[message->partition] = true;
-    else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+    else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        struct fr_replicas_chain chain = chain_of(self);
         fr_replicas_table_take(replicas->table, message->payload, message->payload ? message->len : 0,
-                               age_of(replicas, message), chain, now_ms);
+                               age_of(replicas, message), &chain, now_ms);
+    }
     /* Other errors are waited out by the client, or found by the next look. */
 }
 
-bool fr_replicas_step(struct fr_replicas *replicas, const struct fr_replicas_chain *chain)
+bool fr_replicas_step(struct fr_replicas *replicas, fr_replicas_chain_of *chain_of, void *self)
 {
     look_if_due(replicas);
     int wait_ms = WAIT_MS;
@@ -273,7 +276,7 @@ bool fr_replicas_step(struct fr_replicas *replicas, const struct fr_replicas_cha
         rd_kafka_message_t *message = rd_kafka_consumer_poll(replicas->client, wait_ms);
         if (!message)
             break;
-        take(replicas, message, chain);
+        take(replicas, message, chain_of, self);
         rd_kafka_message_destroy(message);
         wait_ms = 0;
     }

@@ -83,6 +83,14 @@ uint64_t fr_durable_folded(struct fr_durable *durable)
     return atomic_load_explicit(&durable->folded, memory_order_acquire);
 }
 
+void fr_durable_get_end(struct fr_durable *durable, uint64_t *timeline, uint64_t *epoch)
+{
+    pthread_mutex_lock(&durable->index);
+    *timeline = durable->timeline;
+    *epoch = durable->epoch;
+    pthread_mutex_unlock(&durable->index);
+}
+
 uint64_t fr_durable_span(struct fr_durable *durable, uint64_t first, uint64_t last, uint64_t window, uint64_t *end)
 {
     uint64_t bytes = 0, fits = first;

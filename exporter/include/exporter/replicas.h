@@ -58,6 +58,9 @@ struct fr_replicas;
 struct fr_replicas_chain {
     uint64_t timeline, durable;
 };
+/* Is called after a record came, for each record: a replica may serve an epoch, and say so, that
+ * became durable while the reader waited for records. */
+typedef struct fr_replicas_chain fr_replicas_chain_of(void *self);
 
 /* Of the publisher's options only model, clock, brokers, create and the properties are used, and
  * borrowed until fr_replicas_free. */
@@ -66,7 +69,7 @@ void fr_replicas_free(struct fr_replicas *replicas);
 /* Makes one turn of at most a few seconds: opens the topic, or checks that it still exists, if that
  * is due; then reads the records that arrived. Returns whether the topic is open; if not, the
  * caller pauses. */
-bool fr_replicas_step(struct fr_replicas *replicas, const struct fr_replicas_chain *chain);
+bool fr_replicas_step(struct fr_replicas *replicas, fr_replicas_chain_of *chain_of, void *self);
 void fr_replicas_get_status(struct fr_replicas *replicas, struct fr_replicas_status *out);
 
 #endif

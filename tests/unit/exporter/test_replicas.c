@@ -15,7 +15,7 @@ enum { LOOK_MS = 10000 };
 static rd_kafka_t *host; /* of the broker */
 static rd_kafka_mock_cluster_t *cluster;
 static const char topic[] = "ctr.ack";
-static const struct fr_replicas_chain chain = {.timeline = 1, .durable = 10};
+static struct fr_replicas_chain chain = {.timeline = 1, .durable = 10};
 
 FR_FIXTURE(start_broker)
 {
@@ -33,6 +33,20 @@ FR_FIXTURE(stop_broker)
 {
     rd_kafka_destroy(host);
     return 0;
+}
+
+static struct fr_replicas_chain chain_of(void *self)
+{
+    (void)self;
+    return chain;
+}
+
+/* An epoch becomes durable, and a replica says that it serves it, while the reader waits. */
+static struct fr_replicas_chain next_chain_of(void *self)
+{
+    (void)self;
+    chain.durable = 11;
+    return chain;
 }
 
 static void write_record(const char *text)
@@ -53,37 +67,44 @@ FR_CASE(a_topic_that_is_missing_is_named_and_looked_for_again)
         .clock = &clock.clock, .model = "ctr", .brokers = rd_kafka_mock_cluster_bootstraps(cluster)};
     struct fr_replicas *replicas = fr_replicas_new(&options, topic);
     rd_kafka_mock_topic_set_error(cluster, topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
-    assert_false(fr_replicas_step(replicas, &chain));
+    assert_false(fr_replicas_step(replicas, chain_of, NULL));
     fr_replicas_get_status(replicas, &now);
     assert_non_null(strstr(now.problem, "does not exist and export.create is off: create it with one partition"));
     /* nothing is asked until the next look is due */
     rd_kafka_mock_topic_set_error(cluster, topic, RD_KAFKA_RESP_ERR_NO_ERROR);
     fr_clock_fake_advance_ms(&clock, LOOK_MS - 1);
-    assert_false(fr_replicas_step(replicas, &chain));
+    assert_false(fr_replicas_step(replicas, chain_of, NULL));
     fr_clock_fake_advance_ms(&clock, 1);
-    assert_true(fr_replicas_step(replicas, &chain));
+    assert_true(fr_replicas_step(replicas, chain_of, NULL));
     fr_replicas_get_status(replicas, &now);
     assert_string_equal(now.problem, "");
     write_record("{\"v\":1,\"m\":\"ctr\",\"name\":\"a\",\"tl\":1,\"e\":10}");
     write_record("{\"v\":1,\"m\":\"ctr\",\"name\":\"b\",\"tl\":1,\"e\":11}");
     FR_UNTIL (now.records == 2) {
-        assert_true(fr_replicas_step(replicas, &chain));
+        assert_true(fr_replicas_step(replicas, chain_of, NULL));
         fr_replicas_get_status(replicas, &now);
     }
     assert_int_equal(now.count, 1);
     assert_string_equal(now.listed[0].said.name, "a");
     assert_int_equal(now.refused[FR_REPLICA_REFUSED_AHEAD], 1);
+    write_record("{\"v\":1,\"m\":\"ctr\",\"name\":\"a\",\"tl\":1,\"e\":11}");
+    FR_UNTIL (now.records == 3) {
+        assert_true(fr_replicas_step(replicas, next_chain_of, NULL));
+        fr_replicas_get_status(replicas, &now);
+    }
+    assert_int_equal(now.listed[0].said.epoch, 11);
+    assert_int_equal(now.refused[FR_REPLICA_REFUSED_AHEAD], 1);
     /* deleted under the reader: what is known stays, and the topic is named again */
     rd_kafka_mock_topic_set_error(cluster, topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
     fr_clock_fake_advance_ms(&clock, LOOK_MS);
-    assert_false(fr_replicas_step(replicas, &chain));
+    assert_false(fr_replicas_step(replicas, chain_of, NULL));
     fr_replicas_get_status(replicas, &now);
     assert_non_null(strstr(now.problem, "does not exist"));
     assert_int_equal(now.count, 1);
     /* it is there again */
     rd_kafka_mock_topic_set_error(cluster, topic, RD_KAFKA_RESP_ERR_NO_ERROR);
     fr_clock_fake_advance_ms(&clock, LOOK_MS);
-    assert_true(fr_replicas_step(replicas, &chain));
+    assert_true(fr_replicas_step(replicas, chain_of, NULL));
     fr_replicas_free(replicas);
 }
 

@@ -89,6 +89,9 @@ enum fr_status fr_durable_open(const struct fr_durable_options *options, struct 
                                struct fr_err *err) FR_MUST_CHECK;
 void fr_durable_close(struct fr_durable *durable);
 void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status *out);
+/* Only the timeline and the last durable epoch of the status, without a question to the cold
+ * store. */
+void fr_durable_get_end(struct fr_durable *durable, uint64_t *timeline, uint64_t *epoch);
 
 /* Recovery visits, in this order: the newest value of each section, by name, whichever epoch holds
  * it; then, unless wants_cold returns false, every image of the cold store by (table, hash); then
