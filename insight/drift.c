@@ -17,8 +17,8 @@ static int ascending(const void *a, const void *b)
 
 uint32_t fr_drift_bucket_of_number(struct fr_drift *drift, float x)
 {
-    if (isnan(x))
-        return FR_DRIFT_ABSENT;
+    if (isnan(x)) /* not counted before numbers are, of which it would then be too large a share */
+        return drift->n_first < FR_DRIFT_FIRST ? FR_DRIFT_CELLS : FR_DRIFT_ABSENT;
     if (drift->n_first < FR_DRIFT_FIRST) {
         drift->first[drift->n_first++] = x;
         if (drift->n_first < FR_DRIFT_FIRST)

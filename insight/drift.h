@@ -26,7 +26,8 @@ struct fr_drift {
 };
 
 uint32_t fr_drift_bucket_of_key(uint64_t key);
-/* The bucket of a number; NaN is absent. FR_DRIFT_CELLS: there are no boundaries yet. */
+/* The bucket of a number; NaN is absent. FR_DRIFT_CELLS: there are no boundaries yet, and nothing
+ * is counted. */
 uint32_t fr_drift_bucket_of_number(struct fr_drift *drift, float x);
 void fr_drift_decay(struct fr_drift *drift, const double factors[FR_DRIFT_AGES]);
 /* Adds the weights of a batch. */

@@ -125,6 +125,7 @@ FR_CASE(numbers_fall_into_sixteenths_of_the_first)
     memset(&drift, 0, sizeof(drift));
     for (uint32_t i = 0; i < FR_DRIFT_FIRST - 1; i++)
         assert_int_equal(fr_drift_bucket_of_number(&drift, (float)(i * 37 % 511)), FR_DRIFT_CELLS);
+    assert_int_equal(fr_drift_bucket_of_number(&drift, NAN), FR_DRIFT_CELLS); /* as numbers are */
     (void)fr_drift_bucket_of_number(&drift, 511);
     for (uint32_t i = 0; i < 512; i++)
         counts[fr_drift_bucket_of_number(&drift, (float)i)]++;
