@@ -1,5 +1,6 @@
-/* Answers questions about one id (trainer/feature.h). A mutex guards question and answer; the owner
- * loop reads one atomic in each turn, and takes the mutex only when a question is open. */
+/* Answers questions about one id (trainer/feature.h). A mutex guards question and answer and is held
+ * while they are copied; the owner loop reads one atomic in each turn, and takes the mutex only when
+ * a question is open. */
 #include "trainer/feature.h"
 
 #include <errno.h>
@@ -162,9 +163,23 @@ void fr_trainer_answer(struct fr_trainer *trainer)
     if (!atomic_load_explicit(&questions->open, memory_order_relaxed))
         return;
     pthread_mutex_lock(&questions->lock);
-    if (questions->answer)
-        questions->status = answer(trainer, &questions->question, questions->answer, questions->err);
+    struct fr_feature_question question = questions->question;
+    bool wanted = questions->answer != NULL;
+    pthread_mutex_unlock(&questions->lock);
+
+    /* without the mutex: a row that is read from a slow disk holds up no asker beyond its time */
+    struct fr_feature *found = fr_alloc(1, sizeof(*found));
+    struct fr_err err = {0};
+    enum fr_status status = wanted ? answer(trainer, &question, found, &err) : FR_AGAIN;
+
+    pthread_mutex_lock(&questions->lock);
+    if (questions->answer) {
+        *questions->answer = *found;
+        *questions->err = err;
+        questions->status = status;
+    }
     atomic_store(&questions->open, false);
     pthread_cond_signal(&questions->answered);
     pthread_mutex_unlock(&questions->lock);
+    free(found);
 }
