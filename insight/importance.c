@@ -17,7 +17,8 @@
 #include "insight_private.h"
 
 /* An exchange of a shared sequence may give a large group a long sequence. Beyond this many steps
- * for each sample's own, the slot is left out of this batch's exchanges. */
+ * for each sample's own, the slot is left out of this batch's exchanges, and its AUC is that of the
+ * other batches. */
 enum { STEPS_GROWTH_MAX = 4, STEPS_MIN = 1 << 16 };
 
 void fr_insight_importance_init(struct fr_insight *insight)
@@ -33,6 +34,11 @@ void fr_insight_importance_init(struct fr_insight *insight)
     size_t n = (size_t)importance->n_tasks * conf->n_slots;
     importance->with = fr_alloc(importance->n_tasks ? importance->n_tasks : 1, sizeof(*importance->with));
     importance->without = fr_alloc(n ? n : 1, sizeof(*importance->without));
+    importance->with_exchanged = fr_alloc(conf->n_slots ? conf->n_slots : 1, sizeof(*importance->with_exchanged));
+    importance->exchanged = fr_alloc(conf->n_slots ? conf->n_slots : 1, sizeof(*importance->exchanged));
+    for (uint32_t s = 0; s < conf->n_slots && importance->n_tasks > 0; s++)
+        if (fr_slot_has_steps(conf->slots[s].kind))
+            importance->with_exchanged[s] = fr_alloc(importance->n_tasks, sizeof(**importance->with_exchanged));
     importance->columns = fr_alloc(conf->n_slots ? conf->n_slots : 1, sizeof(*importance->columns));
     importance->tables = fr_alloc(conf->n_tables ? conf->n_tables : 1, sizeof(*importance->tables));
 }
@@ -40,6 +46,10 @@ void fr_insight_importance_init(struct fr_insight *insight)
 void fr_insight_importance_release(struct fr_insight *insight)
 {
     struct insight_importance *importance = &insight->importance;
+    for (uint32_t s = 0; importance->with_exchanged && s < insight->conf->n_slots; s++)
+        free(importance->with_exchanged[s]);
+    free(importance->with_exchanged);
+    free(importance->exchanged);
     free(importance->with);
     free(importance->without);
     free(importance->columns);
@@ -87,6 +97,9 @@ static void decay(struct fr_insight *insight, int64_t watermark_ms)
             fr_decayed_auc_decay(&importance->with[k], factor);
         for (size_t i = 0; i < (size_t)importance->n_tasks * insight->conf->n_slots; i++)
             fr_decayed_auc_decay(&importance->without[i], factor);
+        for (uint32_t s = 0; s < insight->conf->n_slots; s++)
+            for (uint32_t k = 0; importance->with_exchanged[s] && k < importance->n_tasks; k++)
+                fr_decayed_auc_decay(&importance->with_exchanged[s][k], factor);
     }
     importance->as_of_ms = watermark_ms;
 }
@@ -161,7 +174,7 @@ static bool exchange_slot(struct fr_insight *insight, uint32_t s, const struct f
         exchange_dense(importance, from, entries, &importance->columns[s]);
     } else {
         const struct fr_table_rows *table = &rows->tables[t];
-        if (grows_too_much(batch, from))
+        if (fr_slot_has_steps(insight->conf->slots[s].kind) && grows_too_much(batch, from))
             return false;
         importance->unique_of = reserve(importance->unique_of, &importance->capacity_unique,
                                         table->n_occurrences ? table->n_occurrences : 1, sizeof(uint32_t));
@@ -179,14 +192,21 @@ void fr_insight_importance_exchange(struct fr_insight *insight, const struct fr_
 {
     struct insight_importance *importance = &insight->importance;
     decay(insight, watermark_ms);
-    for (uint32_t s = 0; s < insight->conf->n_slots; s++)
-        if (fr_graph_reads_slot(insight->options.graph, s) && exchange_slot(insight, s, batch, rows))
+    for (uint32_t s = 0; s < insight->conf->n_slots; s++) {
+        importance->exchanged[s] =
+            fr_graph_reads_slot(insight->options.graph, s) && exchange_slot(insight, s, batch, rows);
+        if (importance->exchanged[s])
             add_scores(insight, batch, importance->without + (size_t)s * importance->n_tasks);
+    }
 }
 
 void fr_insight_importance_score(struct fr_insight *insight, const struct fr_batch *batch)
 {
-    add_scores(insight, batch, insight->importance.with);
+    struct insight_importance *importance = &insight->importance;
+    add_scores(insight, batch, importance->with);
+    for (uint32_t s = 0; s < insight->conf->n_slots; s++)
+        if (importance->exchanged[s] && importance->with_exchanged[s])
+            add_scores(insight, batch, importance->with_exchanged[s]);
 }
 
 /* ---- the document ---- */
@@ -197,7 +217,8 @@ void fr_insight_importance_json(const struct fr_insight *insight, uint32_t slot,
     fr_json_array(json, "importance");
     for (uint32_t k = 0; k < importance->n_tasks && fr_graph_reads_slot(insight->options.graph, slot); k++) {
         double weight, exchanged_weight;
-        double with = fr_decayed_auc_result(&importance->with[k], &weight);
+        const struct fr_decayed_auc *own = importance->with_exchanged[slot];
+        double with = fr_decayed_auc_result(own ? &own[k] : &importance->with[k], &weight);
         double without =
             fr_decayed_auc_result(&importance->without[(size_t)slot * importance->n_tasks + k], &exchanged_weight);
         fr_json_object(json, NULL);

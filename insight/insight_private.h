@@ -69,6 +69,10 @@ struct insight_importance {
     int64_t as_of_ms;               /* the watermark that the weights are decayed to */
     struct fr_decayed_auc *with;    /* [n_tasks] */
     struct fr_decayed_auc *without; /* [n_slots, n_tasks] */
+    /* [n_slots] [n_tasks]: as `with`, of the batches in which a sequence was exchanged; NULL: the
+     * slot is no sequence, and is exchanged in all of them */
+    struct fr_decayed_auc **with_exchanged;
+    bool *exchanged; /* [n_slots] in this batch */
     /* scratch: a batch with one column exchanged, and its rows */
     struct fr_column *columns;
     struct fr_table_rows *tables;
