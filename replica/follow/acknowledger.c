@@ -146,15 +146,18 @@ static bool is_ready(struct fr_acknowledger *acknowledger, const struct freshet_
 
 /* ---- records ---- */
 
-/* A record that the client has no room for is lost, as one that its broker does not take. */
+/* A record that the client has no room for is lost, as one that its broker does not take. After any
+ * other refusal, such as of a topic that was deleted, the topic is searched again. */
 static void write_record(struct fr_acknowledger *acknowledger, const struct fr_acknowledgement *said)
 {
     struct fr_buffer bytes = {0};
     fr_acknowledgement_write(said, acknowledger->model, &bytes);
-    (void)rd_kafka_producev(acknowledger->client, RD_KAFKA_V_TOPIC(acknowledger->topic),
-                            RD_KAFKA_V_KEY(acknowledger->name, strlen(acknowledger->name)),
-                            RD_KAFKA_V_VALUE(bytes.data, bytes.size), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                            RD_KAFKA_V_OPAQUE((void *)(uintptr_t)said->epoch), RD_KAFKA_V_END);
+    rd_kafka_resp_err_t error = rd_kafka_producev(
+        acknowledger->client, RD_KAFKA_V_TOPIC(acknowledger->topic),
+        RD_KAFKA_V_KEY(acknowledger->name, strlen(acknowledger->name)), RD_KAFKA_V_VALUE(bytes.data, bytes.size),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_OPAQUE((void *)(uintptr_t)said->epoch), RD_KAFKA_V_END);
+    if (error && error != RD_KAFKA_RESP_ERR__QUEUE_FULL)
+        acknowledger->found = false;
     fr_buffer_release(&bytes);
 }
 

@@ -78,6 +78,8 @@ class Acknowledger:
             self._producer.produce(self._topic, json.dumps(said), key=self._name, on_delivery=self._on_delivery)
         except BufferError:
             pass  # lost, as one that its broker does not take
+        except confluent_kafka.KafkaException:
+            self._found = False  # the topic was deleted, for example: it is looked for again
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
