@@ -14,7 +14,10 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "decode/decoder.h"
+
+_Static_assert(2 * FR_FIELDS_MAX <= FR_FIELD_PLACES && FR_FIELDS_MAX < UINT16_MAX, "half of the places are free");
 
 /* Unix times of these years are taken for times: 2000-01-01 to 2100-01-01. */
 static const double TIME_MIN_S = 946684800, TIME_MAX_S = 4102444800;
@@ -24,13 +27,11 @@ enum { SENTENCE_SPACES = 3, EXACT_FLOAT_BITS = 53 };
 
 struct fr_seen_field *fr_seen_find(struct fr_seen_fields *fields, const void *path, size_t size)
 {
-    for (uint32_t i = 0; i < fields->n; i++) {
-        uint32_t at = (fields->previous + 1 + i) % fields->n;
-        struct fr_seen_field *field = &fields->fields[at];
-        if (field->path_size == size && memcmp(field->path, path, size) == 0) {
-            fields->previous = at;
-            return field;
-        }
+    uint32_t at = (uint32_t)(fr_xxh3(path, size) % FR_FIELD_PLACES);
+    for (; fields->places[at]; at = (at + 1) % FR_FIELD_PLACES) {
+        struct fr_seen_field *known = &fields->fields[fields->places[at] - 1];
+        if (known->path_size == size && memcmp(known->path, path, size) == 0)
+            return known;
     }
     if (fields->n == FR_FIELDS_MAX) {
         fields->passed_over++;
@@ -43,7 +44,7 @@ struct fr_seen_field *fr_seen_find(struct fr_seen_fields *fields, const void *pa
     struct fr_seen_field *field = &fields->fields[fields->n];
     *field = (struct fr_seen_field){.path = fr_alloc(size + 1, 1), .path_size = (uint32_t)size};
     memcpy(field->path, path, size);
-    fields->previous = fields->n++;
+    fields->places[at] = (uint16_t)++fields->n;
     return field;
 }
 

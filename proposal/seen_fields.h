@@ -10,6 +10,7 @@
 
 enum {
     FR_FIELDS_MAX = 2048,     /* of different names; values of further ones are counted only */
+    FR_FIELD_PLACES = 4096,   /* of the hash table of the names */
     FR_SKETCH_SIZE = 1024,    /* hashes kept of a field; a count below this is exact */
     FR_EXAMPLES_MAX = 2,      /* of different values */
     FR_EXAMPLE_BYTES = 24,    /* of each, before escapes */
@@ -51,8 +52,9 @@ struct fr_seen_field {
 struct fr_seen_fields {
     struct fr_seen_field *fields;
     uint32_t n, capacity;
-    uint32_t previous;    /* found last: the next one is likely to follow */
-    uint64_t passed_over; /* values of fields beyond FR_FIELDS_MAX */
+    uint16_t places[FR_FIELD_PLACES]; /* by the hash of the name, then the next free place: the
+                                       * field's number and 1; 0: free */
+    uint64_t passed_over;             /* values of fields beyond FR_FIELDS_MAX */
 };
 
 /* Returns the field of this name, a new one if it was not seen before; NULL: FR_FIELDS_MAX. Valid
