@@ -10,7 +10,7 @@
 
 enum {
     FR_FIELDS_MAX = 2048,     /* of different names; values of further ones are counted only */
-    FR_FIELD_PLACES = 4096,   /* of the hash table of the names */
+    FR_FIELD_PLACES = 4096,   /* places of the hash table of names */
     FR_SKETCH_SIZE = 1024,    /* hashes kept of a field; a count below this is exact */
     FR_EXAMPLES_MAX = 2,      /* of different values */
     FR_EXAMPLE_BYTES = 24,    /* of each, before escapes */
