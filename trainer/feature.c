@@ -1,6 +1,6 @@
-/* Answers questions about one id (trainer/feature.h). A mutex guards question and answer and is held
- * while they are copied; the owner loop reads one atomic in each turn, and takes the mutex only when
- * a question is open. */
+/* Answers questions about one id (trainer/feature.h). A mutex guards question and answer and is
+ * held while they are copied; the owner loop reads one atomic in each turn, and takes the mutex
+ * only when a question is open. */
 #include "trainer/feature.h"
 
 #include <errno.h>

@@ -12,9 +12,9 @@
  *
  * Limits: FR_INSIGHT_KEYS keys, FR_INSIGHT_HOT counters and FR_INSIGHT_BUCKETS buckets a slot;
  * importance of FR_INSIGHT_TASKS tasks. Memory: 18 KiB for each slot; 3 KiB for each layer, and a
- * byte for each unit; with importance 8 KiB for each slot and task (16 KiB for a sequence), and scratch
- * of the size of a batch's ids. memory_limit covers it: the memory outside the tables is measured, and the tables
- * get the rest.
+ * byte for each unit; with importance 8 KiB for each slot and task (16 KiB for a sequence), and
+ * scratch of the size of a batch's ids. memory_limit covers it: the memory outside the tables is
+ * measured, and the tables get the rest.
  *
  * Thread: the owner loop; fr_insight_answer: any. */
 #ifndef FR_INSIGHT_INSIGHT_H
