@@ -40,7 +40,13 @@ static int answer_insight(void *self, const char *query, struct fr_buffer *out)
     struct fr_insight *insight = fr_trainer_insight(service->trainer);
     if (query[0])
         return refuse(out, 400, "/insight takes no query");
-    return insight ? fr_insight_answer(insight, out) : refuse(out, 404, "insight is off: set insight.interval above 0");
+    if (!insight)
+        return refuse(out, 404, "insight is off: set insight.interval above 0");
+    return fr_insight_read(insight, out)
+               ? 200
+               : refuse(out, 503,
+                        "nothing was looked at yet: the first document comes a quarter of insight.interval after the "
+                        "start, once a batch has trained");
 }
 
 /* ---- the query of /feature ---- */

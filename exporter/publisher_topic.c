@@ -198,9 +198,9 @@ static enum fr_status make_topic(struct fr_publisher_board *board, rd_kafka_t *c
     snprintf(keeps_ms, sizeof(keeps_ms), "%" PRId64, need_ms > 0 ? 2 * need_ms : -1);
     const struct fr_kafka_setting settings[] = {
         {"cleanup.policy", "delete"}, {"retention.ms", keeps_ms}, {"retention.bytes", "-1"}, {NULL, NULL}};
-    enum fr_status status = found->administrable
-                                ? fr_kafka_topic_create(client, topic, board->options.partitions, settings, err)
-                                : FR_AGAIN;
+    const struct fr_kafka_new_topic wanted = {
+        .name = topic, .partitions = board->options.partitions, .settings = settings};
+    enum fr_status status = found->administrable ? fr_kafka_topic_create(client, &wanted, err) : FR_AGAIN;
     if (status == FR_OK) {
         fr_log(FR_LOG_INFO, "publisher", "topic_created", "topic=%s partitions=%u retention_ms=%s retention_bytes=-1",
                topic, board->options.partitions, keeps_ms);

@@ -124,9 +124,7 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *opa
 {
     struct fr_replicas *replicas = opaque;
     (void)client;
-    /* "All brokers are down" never replaces the more specific reason before it. */
-    if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || !replicas->connection[0])
-        fr_kafka_explain(code, reason, replicas->connection, sizeof(replicas->connection));
+    (void)fr_kafka_explain_connection(code, reason, replicas->connection, sizeof(replicas->connection));
 }
 
 static enum fr_status open_client(struct fr_replicas *replicas, struct fr_err *err)
@@ -174,7 +172,8 @@ static enum fr_status create_topic(struct fr_replicas *replicas, const struct fr
             "topic %s does not exist, and the broker does not create topics on request: create it with one "
             "partition, cleanup.policy=delete and retention.ms=" KEPT_MS,
             topic);
-    enum fr_status status = fr_kafka_topic_create(replicas->client, topic, 1, settings, err);
+    enum fr_status status = fr_kafka_topic_create(
+        replicas->client, &(struct fr_kafka_new_topic){.name = topic, .partitions = 1, .settings = settings}, err);
     if (status == FR_OK)
         fr_log(FR_LOG_INFO, "replicas", "topic_created", "topic=%s partitions=1 retention_ms=" KEPT_MS, topic);
     else

@@ -24,12 +24,8 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *opa
     health->topic_gone |= code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
                           code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
     health->topic_denied |= code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
-    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-        health->down = true;
-        if (health->text[0]) /* the earlier reason is more precise */
-            return;
-    }
-    fr_kafka_explain(code, reason, health->text, sizeof(health->text));
+    health->down |= code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
+    (void)fr_kafka_explain_connection(code, reason, health->text, sizeof(health->text));
 }
 
 static enum fr_status check_property(const struct fr_conf_property *property, struct fr_err *err)

@@ -421,7 +421,8 @@ static void prepare(void *self)
     }
     char quoted[FR_KAFKA_TEXT_MAX];
     struct fr_err err;
-    if (fr_kafka_topic_create(dead->producer, topic, 1, NULL, &err) == FR_OK)
+    if (fr_kafka_topic_create(dead->producer, &(struct fr_kafka_new_topic){.name = topic, .partitions = 1}, &err) ==
+        FR_OK)
         fr_log(FR_LOG_INFO, "ingest", "dead_letter_topic_created", "topic=%s partitions=1", topic);
     else
         fr_log(FR_LOG_WARN, "ingest", "dead_letter_topic",

@@ -9,7 +9,7 @@ uint32_t fr_drift_bucket_of_key(uint64_t key)
     return (uint32_t)(key % FR_INSIGHT_BUCKETS);
 }
 
-static int ascending(const void *a, const void *b)
+int fr_drift_ascending(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -23,7 +23,7 @@ uint32_t fr_drift_bucket_of_number(struct fr_drift *drift, float x)
         drift->first[drift->n_first++] = x;
         if (drift->n_first < FR_DRIFT_FIRST)
             return FR_DRIFT_CELLS;
-        qsort(drift->first, FR_DRIFT_FIRST, sizeof(*drift->first), ascending);
+        qsort(drift->first, FR_DRIFT_FIRST, sizeof(*drift->first), fr_drift_ascending);
         for (uint32_t b = 1; b < FR_INSIGHT_BUCKETS; b++)
             drift->first[b - 1] = drift->first[(size_t)b * FR_DRIFT_FIRST / FR_INSIGHT_BUCKETS];
     }

@@ -25,6 +25,8 @@ struct fr_drift {
     float first[FR_DRIFT_FIRST]; /* once n_first is FR_DRIFT_FIRST: the boundaries */
 };
 
+/* Orders floats, without NaN, for qsort. */
+int fr_drift_ascending(const void *a, const void *b);
 uint32_t fr_drift_bucket_of_key(uint64_t key);
 /* The bucket of a number; NaN is absent. FR_DRIFT_CELLS: there are no boundaries yet, and nothing
  * is counted. */

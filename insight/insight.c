@@ -150,12 +150,6 @@ bool fr_insight_counts(const struct fr_conf *conf, const struct fr_batch *batch,
 
 /* ---- the document ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 void fr_insight_quantiles(struct fr_json *json, const char *name, float *values, uint32_t n)
 {
     static const struct {
@@ -170,7 +164,7 @@ void fr_insight_quantiles(struct fr_json *json, const char *name, float *values,
         fr_json_null(json, name);
         return;
     }
-    qsort(values, known, sizeof(*values), ascending);
+    qsort(values, known, sizeof(*values), fr_drift_ascending);
     fr_json_object(json, name);
     fr_json_u64(json, "n", known);
     for (size_t i = 0; i < FR_ARRAY_LEN(shown); i++)
@@ -231,15 +225,11 @@ void fr_insight_renew(struct fr_insight *insight, int64_t watermark_ms, uint64_t
     insight->next_renewal_ns = now_ns + interval_ns(insight);
 }
 
-int fr_insight_answer(struct fr_insight *insight, struct fr_buffer *out)
+bool fr_insight_read(struct fr_insight *insight, struct fr_buffer *out)
 {
     pthread_mutex_lock(&insight->published.lock);
     bool known = insight->published.document.size > 0;
     fr_buffer_append(out, insight->published.document.data, insight->published.document.size);
     pthread_mutex_unlock(&insight->published.lock);
-    if (known)
-        return 200;
-    fr_buffer_printf(out, "{\"error\":\"nothing was looked at yet: the first document comes a quarter of "
-                          "insight.interval after the start, once a batch has trained\"}\n");
-    return 503;
+    return known;
 }

@@ -303,3 +303,11 @@ void fr_kafka_explain(int code, const char *reason, char *text, size_t size)
         remedy = "; check security.protocol and ssl.ca.location under ingest.kafka";
     snprintf(text, size, "%.160s%s", reason, remedy);
 }
+
+bool fr_kafka_explain_connection(int code, const char *reason, char *text, size_t size)
+{
+    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && text[0])
+        return false;
+    fr_kafka_explain(code, reason, text, size);
+    return true;
+}

@@ -99,7 +99,7 @@ static enum fr_status judge(rd_kafka_resp_err_t error, const char *text, struct 
     }
 }
 
-enum fr_status fr_kafka_topic_make(rd_kafka_t *client, const struct fr_kafka_new_topic *wanted, struct fr_err *err)
+enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const struct fr_kafka_new_topic *wanted, struct fr_err *err)
 {
     char text[512];
     rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(
@@ -119,13 +119,6 @@ enum fr_status fr_kafka_topic_make(rd_kafka_t *client, const struct fr_kafka_new
     rd_kafka_AdminOptions_destroy(options);
     rd_kafka_NewTopic_destroy(topic);
     return judge(error, text, err);
-}
-
-enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
-                                     const struct fr_kafka_setting *settings, struct fr_err *err)
-{
-    return fr_kafka_topic_make(
-        client, &(struct fr_kafka_new_topic){.name = topic, .partitions = partitions, .settings = settings}, err);
 }
 
 /* ---- settings ---- */

@@ -35,8 +35,7 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *opa
 {
     struct reading *reading = opaque;
     (void)client;
-    if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || !reading->problem[0])
-        fr_kafka_explain(code, reason, reading->problem, sizeof(reading->problem));
+    (void)fr_kafka_explain_connection(code, reason, reading->problem, sizeof(reading->problem));
 }
 
 static enum fr_status connect_client(struct reading *reading, struct fr_err *err)
@@ -72,10 +71,10 @@ static enum fr_status unavailable(struct reading *reading, const char *what, rd_
     rd_kafka_message_t *message = rd_kafka_consumer_poll(reading->client, 0); /* reports errors */
     if (message)
         rd_kafka_message_destroy(message);
-    bool known = reading->problem[0] != '\0';
-    return fr_err_set(err, fr_kafka_status(code), "%s at %s: %s%s%s%s; start the brokers, or correct --brokers", what,
-                      reading->options->brokers, rd_kafka_err2str(code), known ? " (" : "", reading->problem,
-                      known ? ")" : "");
+    bool known = reading->problem[0] != '\0', denied = fr_kafka_status(code) == FR_E_DENIED;
+    return fr_err_set(err, fr_kafka_status(code), "%s at %s: %s%s%s%s; %s", what, reading->options->brokers,
+                      rd_kafka_err2str(code), known ? " (" : "", reading->problem, known ? ")" : "",
+                      denied ? "allow this user to read the topic" : "start the brokers, or correct --brokers");
 }
 
 static enum fr_status find_topic(struct reading *reading, struct fr_err *err)

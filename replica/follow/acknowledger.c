@@ -45,7 +45,7 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *opa
 {
     struct fr_acknowledger *acknowledger = opaque;
     (void)client;
-    fr_kafka_explain(code, reason, acknowledger->connection, sizeof(acknowledger->connection));
+    (void)fr_kafka_explain_connection(code, reason, acknowledger->connection, sizeof(acknowledger->connection));
 }
 
 static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque)

@@ -49,16 +49,13 @@ static void log_outage(struct fr_consumer *consumer)
                fr_log_quote(quoted, sizeof(quoted), consumer->outage));
 }
 
-/* librdkafka keeps trying after these errors. "All brokers are down" is dropped, because it says
- * less than the reason before it. */
+/* librdkafka keeps trying after these errors. */
 static void on_error(rd_kafka_t *client, int code, const char *reason, void *opaque)
 {
     struct fr_consumer *consumer = opaque;
     (void)client;
-    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && consumer->outage[0])
-        return;
-    fr_kafka_explain(code, reason, consumer->outage, sizeof(consumer->outage));
-    log_outage(consumer);
+    if (fr_kafka_explain_connection(code, reason, consumer->outage, sizeof(consumer->outage)))
+        log_outage(consumer);
 }
 
 /* Without a consumer only the properties are checked. */

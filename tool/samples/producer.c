@@ -50,13 +50,11 @@ static void on_error(rd_kafka_t *handle, int code, const char *reason, void *opa
 {
     (void)handle;
     struct fr_tool_producer *producer = opaque;
-    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && producer->said[0])
-        return; /* the earlier reason is more specific */
-    char text[FR_KAFKA_TEXT_MAX], quoted[2 * FR_KAFKA_TEXT_MAX];
-    fr_kafka_explain(code, reason, text, sizeof(text));
-    if (strcmp(text, producer->said) != 0)
-        fr_log(FR_LOG_WARN, "produce", "connection", "reason=%s", fr_log_quote(quoted, sizeof(quoted), text));
-    memcpy(producer->said, text, sizeof(text));
+    char before[FR_KAFKA_TEXT_MAX], quoted[2 * FR_KAFKA_TEXT_MAX];
+    memcpy(before, producer->said, sizeof(before));
+    (void)fr_kafka_explain_connection(code, reason, producer->said, sizeof(producer->said));
+    if (strcmp(before, producer->said) != 0)
+        fr_log(FR_LOG_WARN, "produce", "connection", "reason=%s", fr_log_quote(quoted, sizeof(quoted), producer->said));
 }
 
 static void on_delivery(rd_kafka_t *handle, const rd_kafka_message_t *message, void *opaque)
@@ -145,7 +143,8 @@ static enum fr_status find_topic(struct fr_tool_producer *producer, const struct
     if (producer->n_partitions == 0) {
         uint32_t partitions = o->partitions ? o->partitions : 1;
         if (found.administrable)
-            status = fr_kafka_topic_create(producer->handle, o->topic, partitions, NULL, err);
+            status = fr_kafka_topic_create(
+                producer->handle, &(struct fr_kafka_new_topic){.name = o->topic, .partitions = partitions}, err);
         bool unanswered = !found.administrable || status == FR_AGAIN;
         if (status != FR_OK && !unanswered) {
             (void)fr_err_wrap(err, "topic %s cannot be made", o->topic);

@@ -50,8 +50,7 @@ static void on_error(rd_kafka_t *client, int code, const char *reason, void *opa
 {
     struct request *request = opaque;
     (void)client;
-    if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || !request->problem[0])
-        fr_kafka_explain(code, reason, request->problem, sizeof(request->problem));
+    (void)fr_kafka_explain_connection(code, reason, request->problem, sizeof(request->problem));
 }
 
 static enum fr_status look_up(rd_kafka_t *client, struct request *request, struct fr_kafka_topic *found,
@@ -126,7 +125,7 @@ static enum fr_status make_topic(rd_kafka_t *client, struct request *request, st
                                               .partitions = (uint32_t)request->partitions,
                                               .replicas = (uint32_t)request->replicas,
                                               .settings = settings};
-    status = found.administrable ? fr_kafka_topic_make(client, &wanted, err) : FR_AGAIN;
+    status = found.administrable ? fr_kafka_topic_create(client, &wanted, err) : FR_AGAIN;
     if (status == FR_AGAIN)
         return fr_err_set(err, FR_E_UNSUPPORTED,
                           "these brokers make no topics on request; the embedded broker makes them when it starts "

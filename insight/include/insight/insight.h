@@ -16,7 +16,7 @@
  * scratch of the size of a batch's ids. memory_limit covers it: the memory outside the tables is
  * measured, and the tables get the rest.
  *
- * Thread: the owner loop; fr_insight_answer: any. */
+ * Thread: the owner loop; fr_insight_read: any. */
 #ifndef FR_INSIGHT_INSIGHT_H
 #define FR_INSIGHT_INSIGHT_H
 
@@ -67,7 +67,8 @@ typedef float *fr_insight_row_of(void *self, uint32_t table, uint64_t key);
 void fr_insight_renew(struct fr_insight *insight, int64_t watermark_ms, uint64_t step_ns, fr_insight_row_of *row_of,
                       void *self);
 
-/* Writes the newest document: 200; or why there is none: 503. */
-int fr_insight_answer(struct fr_insight *insight, struct fr_buffer *out);
+/* Appends the newest document. false: there is none yet, because the first one comes a quarter of an
+ * interval after the start, once a batch has trained. */
+bool fr_insight_read(struct fr_insight *insight, struct fr_buffer *out);
 
 #endif

@@ -83,6 +83,10 @@ enum fr_status fr_kafka_status(rd_kafka_resp_err_t code);
 const char *fr_kafka_refusal(const rd_kafka_message_t *message);
 /* Writes the reason of an error to text and, if a remedy is known, what to check. */
 void fr_kafka_explain(int code, const char *reason, char *text, size_t size);
+/* The same for a client's on_error, where text has the newest reason ("": none). "All brokers are
+ * down" says less than the reason before it and does not replace it. Returns whether text was
+ * written. */
+bool fr_kafka_explain_connection(int code, const char *reason, char *text, size_t size);
 
 struct fr_kafka_topic {
     uint32_t partitions;       /* 0: the topic does not exist, or `error` says why it cannot be
@@ -110,11 +114,8 @@ struct fr_kafka_new_topic {
 /* Creates a topic. FR_OK: the topic exists, new or from before; brokers may need a while to show
  * it. FR_AGAIN: the cluster does not answer such requests. FR_E_INVALID, FR_E_DENIED,
  * FR_E_UNAVAILABLE: err has only the reason. */
-enum fr_status fr_kafka_topic_make(rd_kafka_t *client, const struct fr_kafka_new_topic *wanted,
-                                   struct fr_err *err) FR_MUST_CHECK;
-/* The same with the brokers' replication. */
-enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
-                                     const struct fr_kafka_setting *settings, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const struct fr_kafka_new_topic *wanted,
+                                     struct fr_err *err) FR_MUST_CHECK;
 /* A topic's settings, its own or those that it has from the brokers. */
 struct fr_kafka_topic_settings {
     rd_kafka_resp_err_t error; /* why the settings are unknown; if set, no other field is valid */

@@ -161,6 +161,16 @@ FR_CASE(authorisation_is_denied_and_the_rest_unavailable)
     assert_string_equal(text, "no");
 }
 
+FR_CASE(that_all_brokers_are_down_does_not_replace_the_reason)
+{
+    char text[FR_KAFKA_TEXT_MAX] = "";
+    assert_true(fr_kafka_explain_connection(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 down", text, sizeof(text)));
+    assert_non_null(strstr(text, "1/1 down"));
+    assert_true(fr_kafka_explain_connection(RD_KAFKA_RESP_ERR__TRANSPORT, "refused", text, sizeof(text)));
+    assert_false(fr_kafka_explain_connection(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 down", text, sizeof(text)));
+    assert_string_equal(text, "refused");
+}
+
 /* The texts of librdkafka 2.0.2 for listeners of Kafka 4.1, except the third (OpenSSL 3.0's) and
  * the fourth (a TLS alert that is taken for a size). */
 FR_CASE(two_sides_that_speak_different_protocols_are_named_with_the_setting)
@@ -254,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_file_of_properties_is_read_line_by_line),
         cmocka_unit_test(the_command_line_goes_over_the_file),
         cmocka_unit_test(authorisation_is_denied_and_the_rest_unavailable),
+        cmocka_unit_test(that_all_brokers_are_down_does_not_replace_the_reason),
         cmocka_unit_test(two_sides_that_speak_different_protocols_are_named_with_the_setting),
         cmocka_unit_test(a_long_name_of_a_broker_is_shown_and_what_to_do_is_not_cut_for_it),
         cmocka_unit_test(topics_of_the_embedded_broker_are_found_and_not_made_by_looking),

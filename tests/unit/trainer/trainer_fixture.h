@@ -209,6 +209,22 @@ static inline void break_batch(struct fr_batch *batch)
         break_sample(batch, i);
 }
 
+/* Adds the record at offset i, which must decode, to the batch. */
+static inline void add_record(struct fr_decoder *decoder, const char *text, int size, uint64_t i,
+                              struct fr_batch *batch)
+{
+    uint32_t count = 0;
+    const char *reason = NULL;
+    struct fr_record record = {.value = text, .size = (size_t)size, .timestamp_ms = 1800000000000};
+    enum fr_status status = fr_decode_record(decoder, &record, &count, &reason);
+    if (status != FR_OK)
+        print_message("%s: %s\n", text, reason);
+    assert_int_equal(status, FR_OK);
+    fr_batch_add_record(batch, &(struct fr_batch_record){.offset = (int64_t)i},
+                        &(struct fr_record_parts){.value = text, .size = (size_t)size});
+    fr_decode_append(decoder, 0, count, batch);
+}
+
 /* Without the samples whose bit is set in `without`. */
 static inline struct fr_batch *make_batch_without(const struct fr_conf *conf, uint64_t number, uint32_t without)
 {
@@ -221,16 +237,7 @@ static inline struct fr_batch *make_batch_without(const struct fr_conf *conf, ui
         int size = snprintf(text, sizeof(text), "{\"t\":%llu,\"y\":%llu,\"f\":{\"user_id\":%llu,\"price\":%llu}}",
                             (unsigned long long)(1700000000000 + i * 1000), (unsigned long long)(i * 7 % 3 == 0),
                             (unsigned long long)(i * i % 37 + (number > 20 ? 100 : 0)), (unsigned long long)(i % 5));
-        uint32_t count = 0;
-        const char *reason = NULL;
-        struct fr_record record = {.value = text, .size = (size_t)size, .timestamp_ms = 1800000000000};
-        enum fr_status status = fr_decode_record(decoder, &record, &count, &reason);
-        if (status != FR_OK)
-            print_message("%s: %s\n", text, reason);
-        assert_int_equal(status, FR_OK);
-        fr_batch_add_record(batch, &(struct fr_batch_record){.offset = (int64_t)i},
-                            &(struct fr_record_parts){.value = text, .size = (size_t)size});
-        fr_decode_append(decoder, 0, count, batch);
+        add_record(decoder, text, size, i, batch);
     }
     batch->n_positions = 0;
     fr_decoder_free(decoder);
