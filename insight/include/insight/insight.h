@@ -67,8 +67,8 @@ typedef float *fr_insight_row_of(void *self, uint32_t table, uint64_t key);
 void fr_insight_renew(struct fr_insight *insight, int64_t watermark_ms, uint64_t step_ns, fr_insight_row_of *row_of,
                       void *self);
 
-/* Appends the newest document. false: there is none yet, because the first one comes a quarter of an
- * interval after the start, once a batch has trained. */
+/* Appends the newest document. false: there is none yet, because the first one comes a quarter of
+ * an interval after the start, once a batch has trained. */
 bool fr_insight_read(struct fr_insight *insight, struct fr_buffer *out);
 
 #endif
