@@ -85,6 +85,25 @@ static void check_sketches(struct fr_loader *loader, const struct fr_node *root)
     }
 }
 
+static void check_domains(struct fr_loader *loader, const struct fr_node *root)
+{
+    const struct fr_conf *conf = loader->conf;
+    const struct fr_node *scale = fr_node_get(root, "scale");
+    if (!scale || conf->domains == 0)
+        return;
+    if (conf->export_.partitions % conf->domains != 0)
+        fr_refuse(loader, scale, "scale.domains",
+                  "%" PRIu32 ", and export.partitions is %" PRIu32
+                  ": a partition must lie in one domain; expected a divisor of export.partitions, or set that to a "
+                  "multiple of %" PRIu32 " (fixed once the state is made)",
+                  conf->domains, conf->export_.partitions, conf->domains);
+    if (conf->domains > 1 && conf->device == FR_DEVICE_CUDA)
+        fr_refuse(
+            loader, scale, "scale.domains",
+            "more than 1 with device: cuda; a state with domains trains on the CPU in this version, so set device: "
+            "cpu, or leave scale out");
+}
+
 static void check_capacities(struct fr_loader *loader, const struct fr_node *root)
 {
     enum { KEY_BYTES = 11 };
@@ -306,6 +325,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     check_sketches(loader, root);
     check_reserve(loader, root);
     check_capacities(loader, root);
+    check_domains(loader, root);
     check_labels(loader, root);
     fr_loader_check_paths(loader, root);
     default_at_drain(loader, root);

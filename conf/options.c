@@ -497,6 +497,12 @@ const struct fr_option fr_options[] = {
     RANGED(U32, "insight.importance", IN(fr_conf, insight.importance), 0, 1000000, "0",
            "every so many batches, measure how far AUC falls without each slot: one forward pass a slot; 0: never"),
 
+    GROUP("scale", "the parts that a state can be divided into"),
+    RANGED(U32, "scale.domains", IN(fr_conf, domains), 1, FR_DOMAINS_MAX, "1",
+           "key ranges of tables, and as many lanes of samples whose gradients are summed apart; divides "
+           "`export.partitions`; more than 1: on the CPU",
+           .quiet = true, .fixed = "tables, limits and sums are divided by it", .as = "domains", .top = TRAINING),
+
     GROUP("optimizer.sgd", "plain stochastic gradient descent"),
     RATE("sgd", "0.01", "step"),
     GROUP("optimizer.adagrad", "Adagrad (Duchi et al. 2011)"),

@@ -20,6 +20,9 @@ static enum fr_status open_card(struct fr_service_device *device, const struct f
     const struct fr_device_api *api = NULL;
     struct fr_device_queue *queue = NULL;
     struct fr_device_info info;
+    if (conf->domains > 1)
+        return fr_err_set(err, FR_E_UNSUPPORTED, "scale.domains is %" PRIu32 "; only 1 trains on a card",
+                          conf->domains);
     enum fr_status status = fr_cuda_load(NULL, &api, err);
     if (status != FR_OK)
         return status;

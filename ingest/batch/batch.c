@@ -21,6 +21,8 @@ struct fr_batch *fr_batch_new(const struct fr_conf *conf)
     batch->n_labels = conf->n_labels;
     batch->n_tasks = conf->n_tasks;
     batch->n_slots = conf->n_slots;
+    batch->n_lanes = conf->domains > 1 ? conf->domains : 1;
+    batch->lane_begin = fr_alloc(batch->n_lanes, sizeof(*batch->lane_begin));
     batch->columns = fr_alloc(batch->n_slots ? batch->n_slots : 1, sizeof(*batch->columns));
     for (uint32_t s = 0; s < batch->n_slots; s++)
         batch->columns[s].dim = fr_slot_has_numbers(conf->slots[s].kind) ? fr_conf_slot_numbers(&conf->slots[s]) : 0;
@@ -43,6 +45,7 @@ void fr_batch_free(struct fr_batch *batch)
     free(batch->columns);
     free(batch->group_begin);
     free(batch->group_of);
+    free(batch->lane_begin);
     free(batch->t_ms);
     free(batch->origin);
     free(batch->use);
@@ -63,6 +66,7 @@ void fr_batch_clear(struct fr_batch *batch)
     batch->n_samples = 0;
     batch->n_groups = 0;
     batch->group_begin[0] = 0;
+    memset(batch->lane_begin, 0, batch->n_lanes * sizeof(*batch->lane_begin));
     for (uint32_t s = 0; s < batch->n_slots; s++) {
         batch->columns[s].weights = NULL;
         batch->columns[s].shared = false;

@@ -47,6 +47,7 @@ enum {
     FR_TASKS_MAX = 16,
     FR_LAYERS_MAX = 256,
     FR_DIM_MAX = 4096,
+    FR_DOMAINS_MAX = 64,
     FR_HALF_LIVES_MAX = 8,
     FR_STEPS_MAX = 8,        /* steps of a slot's transform: twice as many as anyone has needed */
     FR_BOUNDARIES_MAX = 255, /* boundaries of a bucketize transform or of a slot of buckets */
@@ -373,6 +374,9 @@ struct fr_conf {
         int64_t interval_ms; /* 0: off */
         uint32_t importance; /* measured every so many batches; 0: never */
     } insight;
+    /* D: key ranges (domains) and sample streams (lanes) of the state; 1 if not given. Divides
+     * export_.partitions. */
+    uint32_t domains;
 };
 
 /* Returns what an operation takes. */

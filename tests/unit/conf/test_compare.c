@@ -174,6 +174,13 @@ FR_CASE(what_gives_parameters_a_state_neither_comes_nor_goes)
     assert_changes(LOSS("1"), LOSS("0.5"), "losses.near.weight: 1 -> 0.5");
 }
 
+FR_CASE(domains_stay_what_they_were)
+{
+    TAKEN("scale.domains=4", "scale.domains: 1 -> 4 [tables, limits and sums are divided by it]");
+    assert_changes("scale.domains=4", "scale.domains=2",
+                   "scale.domains: 4 -> 2 [tables, limits and sums are divided by it]");
+}
+
 FR_CASE(an_order_of_its_own_is_a_change_of_the_model)
 {
     struct fr_conf_changes changes = {0};
@@ -264,6 +271,7 @@ int main(void)
         cmocka_unit_test(what_replicas_hold_is_fixed_and_named_by_name),
         cmocka_unit_test(what_nothing_of_a_state_depends_on_can_change),
         cmocka_unit_test(what_gives_parameters_a_state_neither_comes_nor_goes),
+        cmocka_unit_test(domains_stay_what_they_were),
         cmocka_unit_test(an_order_of_its_own_is_a_change_of_the_model),
         cmocka_unit_test(what_deltas_are_encoded_with_has_the_paths_of_the_configuration),
         cmocka_unit_test(changes_beyond_the_list_are_counted_and_a_refused_one_is_seen),

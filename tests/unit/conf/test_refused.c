@@ -186,6 +186,7 @@ static const struct row rows[] = {
     {"state_in_the_deltas", "", "export.state=true"},
     {"retention_without_snapshots", "", "export.retention=snapshots"},
     {"hook_without_path", "", "snapshot.hook=[upload]"},
+    {"domains_that_partitions_would_straddle", "", "scale.domains=3"},
     /* Kafka */
     {"a_plugin", "", "ingest.kafka.plugin.library.paths=x"},
     {"a_command", "", "ingest.kafka.sasl.kerberos.kinit.cmd=x"},

@@ -6,6 +6,10 @@
  * is absent everywhere counts as shared). Whether a column is shared is a function of the
  * batch's records alone. A group is never split between batches.
  *
+ * With scale.domains over 1 a batch consists of as many lanes. A lane has the samples of some
+ * partitions of the stream, and sums over samples are formed lane by lane. The groups of a lane are
+ * next to each other, lanes ascend, and a lane may be empty.
+ *
  * Owns: the batch owns its columns, whose memory grows and is reused (fr_batch_clear). Thread: one
  * owner at a time; rings hand it over. */
 #ifndef FR_BATCH_BATCH_H
@@ -82,7 +86,11 @@ struct fr_batch {
     uint32_t capacity_samples;
     uint32_t *group_begin; /* [n_groups + 1] sample numbers */
     uint32_t *group_of;    /* [n_samples] */
-    int64_t *t_ms;         /* [n_samples] event time */
+    uint32_t n_lanes;      /* scale.domains, at least 1 */
+    /* [n_lanes] the first group of each lane; read it by fr_batch_lane_begin. Lane 0 begins at 0,
+     * so a batch with one lane sets nothing here. */
+    uint32_t *lane_begin;
+    int64_t *t_ms; /* [n_samples] event time */
     /* [n_samples] hash of the sample's place in the log; it depends neither on the batch nor on
      * the form of the record */
     uint64_t *origin;
@@ -140,6 +148,12 @@ void fr_column_reserve_keys(struct fr_column *column, size_t keys);
  * that form, so in a batch with groups numbers may differ by the order of sums. Positions,
  * records and counts of ignored values are not copied. */
 void fr_batch_select(const struct fr_batch *from, const uint8_t *left_out, struct fr_batch *to);
+
+/* The first group of a lane; n_groups for the lane after the last. */
+static inline uint32_t fr_batch_lane_begin(const struct fr_batch *batch, uint32_t lane)
+{
+    return lane == 0 ? 0 : lane >= batch->n_lanes ? batch->n_groups : batch->lane_begin[lane];
+}
 
 static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t slot)
 {

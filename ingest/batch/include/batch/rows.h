@@ -22,7 +22,8 @@ struct fr_row_layout {
 
 /* The occurrences of one table in one batch. An occurrence is one id in one slot of one entry
  * (sample, or group where the column is shared); occurrences are numbered slot by slot (config
- * order), entry by entry: the order in which a row's gradients are summed. For the gate and
+ * order), entry by entry. A row's gradients are summed in this order, in each lane of the batch
+ * apart. For the gate and
  * counters an occurrence in a shared entry counts once per trained sample of its group, so that all
  * sample forms give the same state. */
 enum { FR_ENTRY_BITS = 23 };
@@ -41,10 +42,13 @@ struct fr_table_rows {
     uint32_t n_occurrences;
     uint32_t *unique_of; /* [n_occurrences] */
     uint32_t *occ_begin; /* [n_unique + 1] into occ */
-    uint32_t *occ;       /* [n_occurrences] occurrence numbers by unique key, ascending */
+    /* [n_occurrences] occurrence numbers by unique key: lane by lane, ascending within a lane */
+    uint32_t *occ;
     /* [n_occurrences] parallel to occ: the entry in the low FR_ENTRY_BITS, above them the number of
      * the table's slot in config order */
     uint32_t *occ_from;
+    /* [n_occurrences] parallel to occ: the lane of the occurrence; NULL: the batch has one lane */
+    uint8_t *occ_lane;
 };
 
 struct fr_rows {
