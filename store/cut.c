@@ -53,6 +53,7 @@ struct fr_cut {
     struct cut_range *ranges; /* [n_tables * FR_SHARDS] */
     struct fr_carried_key *carried;
     size_t n_carried, capacity_carried;
+    struct fr_store_section_table *tables; /* [n_configured], for a section */
 };
 
 struct fr_cut *fr_cut_new(const struct fr_store *store)
@@ -60,6 +61,7 @@ struct fr_cut *fr_cut_new(const struct fr_store *store)
     struct fr_cut *cut = fr_alloc(1, sizeof(*cut));
     cut->store = store;
     cut->ranges = fr_alloc((size_t)store->n_tables * FR_SHARDS, sizeof(*cut->ranges));
+    cut->tables = fr_alloc(store->n_configured, sizeof(*cut->tables));
     return cut;
 }
 
@@ -72,6 +74,7 @@ void fr_cut_free(struct fr_cut *cut)
     free(cut->spare);
     free(cut->ranges);
     free(cut->carried);
+    free(cut->tables);
     free(cut);
 }
 
@@ -175,7 +178,7 @@ static void cut_key(struct fr_cut *cut, size_t index, uint64_t hash, uint32_t nu
         return;
     struct cut_item item = cut_entry(shard, number, cut->epoch);
     struct fr_image head = {.key = fr_order_key(&cut->store->order, hash),
-                            .table = (uint32_t)(index / FR_SHARDS),
+                            .table = table->number,
                             .size = image_size(table, item.kind),
                             .kind = item.kind,
                             .reason = item.reason};
@@ -225,19 +228,36 @@ static int compare_carried(const void *a, const void *b)
     return (x->key > y->key) - (x->key < y->key);
 }
 
-static void stage_section(const struct fr_store *store, struct fr_stage *stage)
+/* Stages the section of one domain. Returns how many of the carried keys are the domain's: they are
+ * sorted by sub-table, so those of a domain are next to each other. */
+static size_t stage_section(const struct fr_store *store, uint32_t domain, struct fr_carried_key *carried,
+                            size_t n_carried, struct fr_stage *stage)
 {
+    char name[FR_SECTION_NAME_MAX];
     struct fr_store_section section = {
-        .n_tables = store->n_tables, .n_carried = store->cut->n_carried, .carried = store->cut->carried};
-    for (uint32_t t = 0; t < store->n_tables; t++) {
-        section.tables[t].counts = fr_table_counts(&store->tables[t]);
-        section.tables[t].slice_bits = store->tables[t].slice_bits;
+        .n_tables = store->n_configured, .tables = store->cut->tables, .carried = carried};
+    while (section.n_carried < n_carried && fr_subtable_domain(carried[section.n_carried].table) == domain)
+        section.n_carried++;
+    for (uint32_t t = 0; t < store->n_configured; t++) {
+        const struct fr_table *table = fr_store_subtable(store, t, domain);
+        section.tables[t].counts = fr_table_counts(table);
+        section.tables[t].slice_bits = table->slice_bits;
         for (uint32_t s = 0; s < FR_SHARDS; s++) {
-            section.tables[t].rows[s] = store->tables[t].shards[s].counts.rows;
-            section.tables[t].pending[s] = store->tables[t].shards[s].counts.pending;
+            section.tables[t].rows[s] = table->shards[s].counts.rows;
+            section.tables[t].pending[s] = table->shards[s].counts.pending;
         }
     }
-    fr_store_section_encode(&section, fr_stage_section(stage, FR_SECTION_STORE));
+    fr_store_section_name(FR_SECTION_STORE, domain, store->n_domains, name);
+    fr_store_section_encode(&section, fr_stage_section(stage, name));
+    return section.n_carried;
+}
+
+static void stage_sections(const struct fr_store *store, struct fr_stage *stage)
+{
+    const struct fr_cut *cut = store->cut;
+    size_t done = 0;
+    for (uint32_t d = 0; d < store->n_domains; d++)
+        done += stage_section(store, d, cut->carried + done, cut->n_carried - done, stage);
 }
 
 /* The most that the images of one dirty key can take. */
@@ -291,8 +311,9 @@ static void join_parts(struct fr_cut *cut, uint8_t *begin, struct fr_stage *stag
         for (size_t c = 0; c < range->n_carried; c++)
             add_carried(&cut->carried, &cut->n_carried, &cut->capacity_carried, &range->carried[c]);
     }
-    fr_stage_ordered(stage, n, (size_t)(end - begin), cut->store->n_tables ? cut->store->n_tables - 1 : 0);
-    /* carried keys are sorted by table and key in the section */
+    fr_stage_ordered(stage, n, (size_t)(end - begin),
+                     cut->store->n_tables ? cut->store->tables[cut->store->n_tables - 1].number : 0);
+    /* carried keys are sorted by table and key in the section of their domain */
     if (cut->n_carried > 0)
         qsort(cut->carried, cut->n_carried, sizeof(*cut->carried), compare_carried);
 }
@@ -308,6 +329,6 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, cut_shard, cut);
     join_parts(cut, begin, stage);
     fr_admission_cut(store, stage);
-    stage_section(store, stage);
+    stage_sections(store, stage);
     fr_expiry_cut(store, stage);
 }

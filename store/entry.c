@@ -230,7 +230,7 @@ static struct fr_value_place first_place(const struct fr_store *store, const str
 
 struct fr_value_place fr_store_first_place(const struct fr_store *store, uint32_t table)
 {
-    FR_CHECK(table < store->n_tables);
+    FR_CHECK(table < store->n_configured);
     return first_place(store, &store->tables[table]);
 }
 

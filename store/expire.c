@@ -33,15 +33,9 @@
 
 enum { VICTIMS_MIN = 64, LOOK_AHEAD = 16 };
 
-struct slice_table {
-    struct fr_table *table;
-    uint64_t slice;
-};
-
 struct slice {
     struct fr_store *store;
-    uint32_t n_tables;
-    struct slice_table tables[FR_TABLES_MAX];
+    uint32_t n_tables; /* of store->due */
     int64_t watermark_ms;
 };
 
@@ -173,7 +167,7 @@ static void slice_shard(void *context, size_t index, size_t worker)
 {
     (void)worker;
     const struct slice *slice = context;
-    const struct slice_table *due = &slice->tables[index / FR_SHARDS];
+    const struct fr_due_slice *due = &slice->store->due[index / FR_SHARDS];
     struct fr_shard *shard = &due->table->shards[index % FR_SHARDS];
     struct slice_visit visit = {.store = slice->store,
                                 .table = due->table,
@@ -209,11 +203,11 @@ static void run_slices(struct slice *slice)
     /* Under the lock, parts that are being read ahead are complete and do not change. */
     pthread_mutex_lock(&store->scan_lock);
     for (uint32_t i = 0; i < slice->n_tables; i++)
-        if (!slice->tables[i].table->scan)
-            fr_scan_expect(slice->tables[i].table, 0, 0);
+        if (!store->due[i].table->scan)
+            fr_scan_expect(store->due[i].table, 0, 0);
     fr_pool_run(store->pool, (size_t)slice->n_tables * FR_SHARDS, slice_shard, slice);
     for (uint32_t i = 0; i < slice->n_tables; i++) {
-        struct fr_table *table = slice->tables[i].table;
+        struct fr_table *table = store->due[i].table;
         fr_sweep_end_slice(table->sweep, table->slice_bits, fr_table_counts(table).rows);
         fr_scan_expect(table, table->slice_bits, table->sweep->next);
     }
@@ -254,7 +248,7 @@ static void add_slice(struct slice *slice, struct fr_table *table)
     fr_removed_note_table(slice->store, table);
     uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, slice_rows(&table->spec));
     uint64_t number = fr_sweep_begin_slice(table->sweep, &table->slice_bits, bits, counts.rows, slice->watermark_ms);
-    slice->tables[slice->n_tables++] = (struct slice_table){.table = table, .slice = number};
+    slice->store->due[slice->n_tables++] = (struct fr_due_slice){.table = table, .slice = number};
 }
 
 static void slice_due(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms)

@@ -1,5 +1,5 @@
 /* The section "expiry": the state of each table's sweep (policy/sweep.h), in the epochs in which a
- * slice ran.
+ * slice ran. With several domains there is a section for each domain, of its sub-tables.
  *
  * Layout, little-endian: u32 version, u32 n_tables; for each table: u64 number of the next slice,
  * i64 watermark of the ranks being counted, u8 whether there is an edge, u32 bin of the edge, u64
@@ -33,20 +33,29 @@ static void put_sweep(const struct fr_sweep *sweep, struct fr_buffer *out)
     }
 }
 
-void fr_expiry_cut(struct fr_store *store, struct fr_stage *stage)
+static void cut_domain(struct fr_store *store, uint32_t domain, struct fr_stage *stage)
 {
+    char name[FR_SECTION_NAME_MAX];
     bool changed = false;
-    for (uint32_t t = 0; t < store->n_tables; t++) {
-        changed |= store->tables[t].sweep->changed;
-        store->tables[t].sweep->changed = false;
+    for (uint32_t t = 0; t < store->n_configured; t++) {
+        struct fr_sweep *sweep = fr_store_subtable(store, t, domain)->sweep;
+        changed |= sweep->changed;
+        sweep->changed = false;
     }
     if (!changed)
         return;
-    struct fr_buffer *out = fr_stage_section(stage, FR_SECTION_EXPIRY);
+    fr_store_section_name(FR_SECTION_EXPIRY, domain, store->n_domains, name);
+    struct fr_buffer *out = fr_stage_section(stage, name);
     fr_put_u32(out, VERSION);
-    fr_put_u32(out, store->n_tables);
-    for (uint32_t t = 0; t < store->n_tables; t++)
-        put_sweep(store->tables[t].sweep, out);
+    fr_put_u32(out, store->n_configured);
+    for (uint32_t t = 0; t < store->n_configured; t++)
+        put_sweep(fr_store_subtable(store, t, domain)->sweep, out);
+}
+
+void fr_expiry_cut(struct fr_store *store, struct fr_stage *stage)
+{
+    for (uint32_t d = 0; d < store->n_domains; d++)
+        cut_domain(store, d, stage);
 }
 
 /* A histogram for which the table no longer has a rule is read and dropped. */
@@ -75,16 +84,16 @@ static bool take_sweep(struct fr_reader *reader, struct fr_sweep *sweep)
     return true;
 }
 
-enum fr_status fr_store_restore_expiry(struct fr_store *store, const uint8_t *bytes, size_t size)
+enum fr_status fr_expiry_restore(struct fr_store *store, uint32_t domain, const uint8_t *bytes, size_t size)
 {
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
     uint32_t version = fr_take_u32(&reader), n_tables = fr_take_u32(&reader);
     if (reader.failed)
         return FR_E_CORRUPT;
-    if (version != VERSION || n_tables != store->n_tables)
+    if (version != VERSION || n_tables != store->n_configured)
         return FR_E_MISMATCH;
     for (uint32_t t = 0; t < n_tables; t++)
-        if (!take_sweep(&reader, store->tables[t].sweep))
+        if (!take_sweep(&reader, fr_store_subtable(store, t, domain)->sweep))
             return FR_E_CORRUPT;
     return reader.failed || reader.at != reader.end ? FR_E_CORRUPT : FR_OK;
 }

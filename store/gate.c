@@ -76,7 +76,7 @@ void fr_admission_cut(struct fr_store *store, struct fr_stage *stage)
             for (size_t i = 0; i < sketches[s].n_changed; i++) {
                 uint32_t block = sketches[s].changed[i];
                 struct fr_image image = {.key = key_of_block(&store->order, s, block),
-                                         .table = FR_BLOCK_TABLES + t,
+                                         .table = FR_BLOCK_TABLES + store->tables[t].number,
                                          .size = BLOCK_IMAGE_SIZE,
                                          .kind = FR_IMAGE_BLOCK};
                 memcpy(fr_stage_image(stage, &image), &sketches[s].blocks[block], BLOCK_IMAGE_SIZE);
@@ -88,12 +88,12 @@ void fr_admission_cut(struct fr_store *store, struct fr_stage *stage)
 
 enum fr_status fr_admission_restore(struct fr_store *store, const struct fr_image *image)
 {
-    uint32_t t = image->table - FR_BLOCK_TABLES;
-    if (image->table < FR_BLOCK_TABLES || t >= store->n_tables || !has_sketch(&store->tables[t]) ||
-        image->size != BLOCK_IMAGE_SIZE)
+    const struct fr_table *table =
+        image->table < FR_BLOCK_TABLES ? NULL : fr_store_numbered(store, image->table - FR_BLOCK_TABLES);
+    if (!table || !has_sketch(table) || image->size != BLOCK_IMAGE_SIZE)
         return FR_E_CORRUPT;
     uint64_t hash = fr_order_hash(&store->order, image->key), block = hash << FR_SHARD_BITS >> FR_SHARD_BITS;
-    struct fr_sketch *sketch = &store->tables[t].sketches[fr_shard_of(hash)];
+    struct fr_sketch *sketch = &table->sketches[fr_shard_of(hash)];
     if (block >= sketch->n_blocks)
         return FR_E_CORRUPT;
     memcpy(&sketch->blocks[block], image->bytes, BLOCK_IMAGE_SIZE);

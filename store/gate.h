@@ -2,8 +2,9 @@
  * sketches of a table, how they are saved in epochs and restored, and the coins of samples.
  *
  * A sketch is state. The blocks that changed since the last cut are in the epoch as images
- * (FR_IMAGE_BLOCK), with table number FR_BLOCK_TABLES + table. The key of a block's image is the
- * key whose hash is the shard's number followed by the block's. Followers never see these images.
+ * (FR_IMAGE_BLOCK), with table number FR_BLOCK_TABLES + sub-table. The key of a block's image is
+ * the key whose hash is the shard's number followed by the block's. Followers never see these
+ * images.
  *
  * Thread: as for the store; one worker handles a shard at a time. */
 #ifndef FR_STORE_GATE_H

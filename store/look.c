@@ -3,12 +3,13 @@
  *
  * There are two passes, each followed by a barrier, over the occurrences of all tables.
  *
- * scatter (by unit, which is a slot or a part of one): writes one record per occurrence. Within a
- * unit the records are grouped by shard, in the order of occurrences (stable counting sort).
+ * scatter (by unit, which is a slot of one lane or a part of it): writes one record per occurrence.
+ * Within a unit the records are grouped by place (a shard of one domain's sub-table), in the order
+ * of occurrences (stable counting sort).
  *
- * gather (by shard, from unit to unit): finds distinct keys in the order of first occurrence, with
- * the sums over their occurrences. If the look is ahead of the plan, the keys that are not in
- * memory are then read from the cold store (tier.c).
+ * gather (by place, from unit to unit, lane by lane): finds distinct keys in the order of first
+ * occurrence (lane, slot, entry), with the sums over their occurrences. If the look is ahead of the
+ * plan, the keys that are not in memory are then read from the cold store (tier.c).
  *
  * Shared columns have one entry per group of samples. An occurrence in such a column counts once
  * per trained sample of the group and is resolved once. Entries, counters and dirty keys come out
@@ -21,13 +22,23 @@
 #include "plan.h"
 #include "tier.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/check.h"
 
 enum { UNIT_OCCURRENCES = 8192 }; /* a slot with more occurrences is split */
+enum { CLICK_PARTS = 1 << 20, CLICK_MAX = 1 << 20 };
+enum { PLACES_MAX = FR_DOMAINS_MAX * FR_SHARDS };
 
 /* ---- layout, scatter ---- */
+
+/* A click in whole parts of 2^-20, at most 2^20: sums of up to 2^33 are exact in double. Samples of
+ * several lanes are added in any order. */
+static double exact_click(double click)
+{
+    return click < CLICK_MAX ? nearbyint(click * CLICK_PARTS) / CLICK_PARTS : CLICK_MAX;
+}
 
 static void read_clicks(struct fr_plan *plan)
 {
@@ -36,6 +47,8 @@ static void read_clicks(struct fr_plan *plan)
     for (uint32_t i = 0; i < batch->n_samples; i++) {
         float click = batch->n_labels > 0 ? batch->labels[i] : 0.0f;
         plan->clicks[i] = click > 0.0f ? (double)click : 0.0; /* 0 for a masked label (NaN) */
+        if (plan->store->n_domains > 1)
+            plan->clicks[i] = exact_click(plan->clicks[i]);
     }
 }
 
@@ -61,11 +74,10 @@ static void add_unit(struct fr_plan *plan, struct plan_unit unit)
     const struct fr_column *column = &plan->batch->columns[unit.slot];
     struct plan_table *table = &plan->tables[plan->store->slots[unit.slot].table];
     uint32_t base = plan->slot_base[unit.slot], number = (uint32_t)plan->n_units;
-    unit.ordinal = table->n_slots - 1;
     unit.next = PLAN_NO_UNIT;
-    unit.at[0] = base + column->begin[unit.entry_begin];
-    unit.at[FR_SHARDS] = base + column->begin[unit.entry_end];
-    fr_plan_reserve_hashes(plan, unit.at[FR_SHARDS] - unit.at[0]);
+    unit.begin = base + column->begin[unit.entry_begin];
+    unit.end = base + column->begin[unit.entry_end];
+    fr_plan_reserve_hashes(plan, unit.end - unit.begin);
     fr_plan_add_unit(plan, unit);
     if (table->first_unit == PLAN_NO_UNIT)
         table->first_unit = number;
@@ -74,40 +86,71 @@ static void add_unit(struct fr_plan *plan, struct plan_unit unit)
     table->last_unit = number;
 }
 
-static void lay_out(struct fr_plan *plan)
+/* Numbers the occurrences, slot by slot. Returns whether some column with ids is shared. */
+static bool number_occurrences(struct fr_plan *plan)
 {
     const struct fr_store *store = plan->store;
     const struct fr_batch *batch = plan->batch;
-    plan->n_units = 0;
     bool shared = false;
-    for (uint32_t t = 0; t < store->n_tables; t++) {
+    for (uint32_t t = 0; t < store->n_configured; t++) {
         plan->tables[t].n_occurrences = plan->tables[t].n_slots = 0;
         plan->tables[t].first_unit = PLAN_NO_UNIT;
     }
     for (uint32_t s = 0; s < store->n_slots; s++) {
-        plan->slot_base[s] = 0;
+        plan->slot_base[s] = plan->slot_ordinal[s] = 0;
         if (store->slots[s].table == FR_NO_INDEX)
             continue;
         uint32_t n_entries = fr_batch_entries(batch, s);
         uint32_t n = n_entries ? batch->columns[s].begin[n_entries] : 0;
         struct plan_table *table = &plan->tables[store->slots[s].table];
         plan->slot_base[s] = table->n_occurrences;
+        plan->slot_ordinal[s] = table->n_slots++;
         FR_CHECK(n <= UINT32_MAX - table->n_occurrences);
         table->n_occurrences += n;
-        table->n_slots++;
-        if (n == 0)
-            continue;
-        shared |= batch->columns[s].shared;
-        uint32_t pieces = n / UNIT_OCCURRENCES + 1;
-        uint32_t step = n_entries / pieces + 1;
-        for (uint32_t i = 0; i < n_entries; i += step) {
-            uint32_t end = n_entries - i < step ? n_entries : i + step;
-            add_unit(plan, (struct plan_unit){.slot = s, .entry_begin = i, .entry_end = end});
-        }
+        shared |= n > 0 && batch->columns[s].shared;
     }
-    if (shared)
+    return shared;
+}
+
+/* The slot's first entry in a lane; the number of its entries for the lane after the last. */
+static uint32_t lane_entry(const struct fr_batch *batch, uint32_t slot, uint32_t lane)
+{
+    if (lane == 0 || lane >= batch->n_lanes)
+        return lane == 0 ? 0 : fr_batch_entries(batch, slot);
+    uint32_t group = fr_batch_lane_begin(batch, lane);
+    return batch->columns[slot].shared ? group : batch->group_begin[group];
+}
+
+/* Adds the units of one slot's entries in a lane. */
+static void add_units(struct fr_plan *plan, uint32_t slot, uint32_t lane, uint32_t first, uint32_t end)
+{
+    const struct fr_column *column = &plan->batch->columns[slot];
+    uint32_t n = end > first ? column->begin[end] - column->begin[first] : 0;
+    if (n == 0)
+        return;
+    uint32_t pieces = n / UNIT_OCCURRENCES + 1;
+    uint32_t step = (end - first) / pieces + 1;
+    for (uint32_t i = first; i < end; i += step)
+        add_unit(plan, (struct plan_unit){.slot = slot,
+                                          .lane = lane,
+                                          .ordinal = plan->slot_ordinal[slot],
+                                          .entry_begin = i,
+                                          .entry_end = end - i < step ? end : i + step});
+}
+
+static void lay_out(struct fr_plan *plan)
+{
+    const struct fr_store *store = plan->store;
+    const struct fr_batch *batch = plan->batch;
+    plan->n_units = 0;
+    if (number_occurrences(plan))
         sum_groups(plan);
-    for (uint32_t t = 0; t < store->n_tables; t++)
+    for (uint32_t lane = 0; lane == 0 || lane < batch->n_lanes; lane++)
+        for (uint32_t s = 0; s < store->n_slots; s++)
+            if (store->slots[s].table != FR_NO_INDEX)
+                add_units(plan, s, lane, lane_entry(batch, s, lane), lane_entry(batch, s, lane + 1));
+    fr_plan_reserve_at(plan);
+    for (uint32_t t = 0; t < store->n_configured; t++)
         fr_plan_reserve_table(plan, t);
 }
 
@@ -119,62 +162,77 @@ static uint32_t throw_coin(const struct fr_plan *plan, const struct fr_table *ta
     return fr_admission_falls(plan->store, table, plan->batch, begin, end, key) ? OCC_FALLS : 0;
 }
 
-/* Hashes the unit's occurrences and gives each shard of the table its part of the unit's records.
- * at[shard] is where the next record of that shard goes. */
-static void divide_unit(const struct fr_plan *plan, struct plan_unit *unit, uint64_t *hashes, uint32_t at[FR_SHARDS])
+/* The place of a key. The branch is the same for all keys of a store, and spares a store of one
+ * domain the load of the key. */
+static inline size_t place_of(uint32_t n_domains, const uint64_t *key, uint64_t hash)
 {
+    size_t domain = n_domains == 1 ? 0 : fr_key_domain(*key, n_domains);
+    return domain * FR_SHARDS + fr_shard_of(hash);
+}
+
+/* Hashes the unit's occurrences and gives each place of the table its part of the unit's records.
+ * at[place] is where the next record of that place goes. */
+static void divide_unit(const struct fr_plan *plan, size_t index, uint64_t *hashes, uint32_t at[PLACES_MAX])
+{
+    const struct plan_unit *unit = &plan->units[index];
     const struct fr_column *column = &plan->batch->columns[unit->slot];
     const uint64_t *keys = column->keys + column->begin[unit->entry_begin];
-    uint32_t n = unit->at[FR_SHARDS] - unit->at[0], counts[FR_SHARDS] = {0};
+    uint32_t n = unit->end - unit->begin, n_places = plan->n_places, n_domains = plan->store->n_domains;
+    uint32_t *of_unit = fr_plan_at(plan, index);
+    memset(at, 0, n_places * sizeof(*at));
     for (uint32_t i = 0; i < n; i++) {
         hashes[i] = fr_order_hash(&plan->store->order, keys[i]);
-        counts[fr_shard_of(hashes[i])]++;
+        at[place_of(n_domains, &keys[i], hashes[i])]++;
     }
-    for (uint32_t s = 0; s < FR_SHARDS; s++) {
-        at[s] = unit->at[s];
-        unit->at[s + 1] = unit->at[s] + counts[s];
+    of_unit[0] = unit->begin;
+    for (uint32_t p = 0; p < n_places; p++) {
+        of_unit[p + 1] = of_unit[p] + at[p];
+        at[p] = of_unit[p];
     }
 }
 
 static void scatter_unit(void *context, size_t index, size_t worker)
 {
     struct fr_plan *plan = context;
-    struct plan_unit *unit = &plan->units[index];
+    const struct plan_unit *unit = &plan->units[index];
     const struct fr_store_slot *slot = &plan->store->slots[unit->slot];
     const struct fr_column *column = &plan->batch->columns[unit->slot];
+    /* of any domain: gate and name are the same in all of them */
     const struct fr_table *table = &plan->store->tables[slot->table];
     struct plan_record *records = plan->tables[slot->table].records;
     bool coins = slot->admit && table->spec.gate.memory == FR_GATE_NOTHING;
-    uint32_t base = plan->slot_base[unit->slot], at[FR_SHARDS];
+    uint32_t base = plan->slot_base[unit->slot], n_domains = plan->store->n_domains, at[PLACES_MAX];
     uint32_t trained = OCC_TRAINS | (slot->admit ? OCC_COUNTS : 0) | (slot->touch ? OCC_TOUCHES : 0);
     const uint64_t *hash = plan->workers[worker].hashes;
-    divide_unit(plan, unit, plan->workers[worker].hashes, at);
+    divide_unit(plan, index, plan->workers[worker].hashes, at);
     for (uint32_t i = unit->entry_begin; i < unit->entry_end; i++) {
         bool trains = column->shared ? plan->groups[i].n_trained > 0 : plan->batch->role[i] == FR_ROLE_TRAIN;
         uint32_t entry = i | (column->shared ? OCC_SHARED : 0) | (trains ? trained : 0);
         for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++, hash++) {
             uint32_t falls = coins && trains ? throw_coin(plan, table, column, i, column->keys[o]) : 0;
-            records[at[fr_shard_of(*hash)]++] =
+            records[at[place_of(n_domains, &column->keys[o], *hash)]++] =
                 (struct plan_record){.hash = *hash, .occurrence = base + o, .entry = entry | falls};
         }
     }
 }
 
-/* Computes where each shard's keys begin. */
-static void place_shards(struct fr_plan *plan)
+/* Computes where each place's keys begin. */
+static void place_keys(struct fr_plan *plan)
 {
-    const struct fr_store *store = plan->store;
     uint32_t records_max = 0;
-    for (uint32_t t = 0; t < store->n_tables; t++) {
-        uint32_t *begin = plan->tables[t].begin;
-        memset(begin, 0, sizeof(plan->tables[t].begin));
-        for (uint32_t u = plan->tables[t].first_unit; u != PLAN_NO_UNIT; u = plan->units[u].next)
-            for (uint32_t s = 0; s < FR_SHARDS; s++)
-                begin[s + 1] += plan->units[u].at[s + 1] - plan->units[u].at[s];
-        for (uint32_t s = 0; s < FR_SHARDS; s++) {
-            if (begin[s + 1] > records_max)
-                records_max = begin[s + 1];
-            begin[s + 1] += begin[s];
+    for (uint32_t t = 0; t < plan->store->n_configured; t++) {
+        struct plan_place *places = plan->tables[t].places;
+        for (uint32_t p = 0; p <= plan->n_places; p++)
+            places[p].begin = 0;
+        for (uint32_t u = plan->tables[t].first_unit; u != PLAN_NO_UNIT; u = plan->units[u].next) {
+            const uint32_t *at = fr_plan_at(plan, u);
+            for (uint32_t p = 0; p < plan->n_places; p++)
+                places[p + 1].begin += at[p + 1] - at[p];
+        }
+        for (uint32_t p = 0; p < plan->n_places; p++) {
+            if (places[p + 1].begin > records_max)
+                records_max = places[p + 1].begin;
+            places[p + 1].begin += places[p].begin;
         }
     }
     fr_plan_reserve_heads(plan, records_max);
@@ -206,20 +264,22 @@ static inline void add_occurrence(const struct fr_plan *plan, struct plan_key *k
     key->clicks += touches ? clicks : 0.0;
 }
 
-/* Finds the distinct keys of a shard's records, in order of first occurrence, with the sums over
+/* Finds the distinct keys of a place's records, in order of first occurrence, with the sums over
  * their occurrences. The slot after the last key already holds the hash that is sought. So a search
  * ends in the same way at an empty place and at a place that has the key, without a branch that no
  * processor could predict. */
-static uint32_t gather_keys(const struct fr_plan *plan, const struct plan_table *table, uint32_t s, uint32_t *heads)
+static uint32_t gather_keys(const struct fr_plan *plan, const struct plan_table *table, uint32_t p, uint32_t *heads)
 {
-    struct plan_key *keys = table->keys + table->begin[s];
+    uint32_t begin = table->places[p].begin, n = table->places[p + 1].begin - begin;
+    struct plan_key *keys = table->keys + begin;
     uint32_t size = 16, bits = 4, n_keys = 0;
-    for (; size < 2 * (table->begin[s + 1] - table->begin[s]); size *= 2)
+    for (; size < 2 * n; size *= 2)
         bits++;
     memset(heads, UINT8_MAX, size * sizeof(*heads));
     for (uint32_t u = table->first_unit; u != PLAN_NO_UNIT; u = plan->units[u].next) {
-        uint32_t end = plan->units[u].at[s + 1];
-        for (uint32_t r = plan->units[u].at[s]; r < end; r++) {
+        const uint32_t *of_unit = fr_plan_at(plan, u) + p;
+        uint32_t end = of_unit[1];
+        for (uint32_t r = of_unit[0]; r < end; r++) {
             const struct plan_record *record = &table->records[r];
             uint64_t hash = record->hash;
             uint32_t at = (uint32_t)((hash << FR_SHARD_BITS) >> (64 - bits));
@@ -238,17 +298,17 @@ static uint32_t gather_keys(const struct fr_plan *plan, const struct plan_table 
     return n_keys;
 }
 
-static void gather_shard(void *context, size_t index, size_t worker)
+static void gather_place(void *context, size_t index, size_t worker)
 {
     struct fr_plan *plan = context;
-    uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
-    struct plan_table *table = &plan->tables[t];
-    table->n_unique[s] = 0;
-    table->fetched[s].n = 0;
-    if (table->begin[s + 1] > table->begin[s])
-        table->n_unique[s] = gather_keys(plan, table, s, plan->workers[worker].heads);
-    if (plan->ahead && table->n_unique[s] > 0)
-        fr_tier_fetch(plan, t, s);
+    uint32_t t = (uint32_t)(index / plan->n_places), p = (uint32_t)(index % plan->n_places);
+    struct plan_place *place = &plan->tables[t].places[p];
+    place->n_unique = 0;
+    place->fetched.n = 0;
+    if (place[1].begin > place->begin)
+        place->n_unique = gather_keys(plan, &plan->tables[t], p, plan->workers[worker].heads);
+    if (plan->ahead && place->n_unique > 0)
+        fr_tier_fetch(plan, t, p);
 }
 
 static void run_tasks(struct fr_plan *plan, size_t count, fr_pool_task *task)
@@ -271,8 +331,8 @@ void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead
     read_clicks(plan);
     lay_out(plan);
     run_tasks(plan, plan->n_units, scatter_unit);
-    place_shards(plan);
-    run_tasks(plan, (size_t)store->n_tables * FR_SHARDS, gather_shard);
+    place_keys(plan);
+    run_tasks(plan, (size_t)store->n_configured * plan->n_places, gather_place);
 }
 
 static void look_ahead(struct fr_store *store, const struct fr_batch *batch, bool alone)

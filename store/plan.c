@@ -2,21 +2,23 @@
  *
  * look (look.c): finds the distinct keys of every shard, perhaps one batch ahead.
  *
- * resolve (by shard): counts all occurrences before it admits anything; then index, gate and touch.
+ * Work is divided by place: a shard of one of the table's sub-tables (tables.h).
+ *
+ * resolve (by place): counts all occurrences before it admits anything; then index, gate and touch.
  * A key that is not in memory is first read from the cold store, unless the look has read it.
  *
- * publish (by shard, right after resolve): writes keys, rows and occurrence lists into struct
- * fr_rows. Unique numbers go shard after shard.
+ * publish (by place, right after resolve): writes keys, rows and occurrence lists into struct
+ * fr_rows. Unique numbers go place after place, so those of a domain are contiguous.
  *
- * number (by unit, after a barrier): writes the unique number of each occurrence. If shards wrote
- * them, different shards would write to the same cache lines.
+ * number (by unit, after a barrier): writes the unique number of each occurrence. If places wrote
+ * them, different places would write to the same cache lines.
  *
- * undo (by shard): restores, from the copies that resolve made, the entry of each key. Of two plans
+ * undo (by place): restores, from the copies that resolve made, the entry of each key. Of two plans
  * in a row the later one is undone first; removed.h undoes slices between them.
  *
  * Many small tables and one large table both divide into enough tasks. No result depends on which
  * worker ran a task: every order comes from the batch and from the hashes of keys, and sums over a
- * key's samples go by occurrence number.
+ * key's samples go by lane, then occurrence number.
  *
  * Index lookups are a pipeline: while one key is applied, the entry of a later key and the group of
  * a still later key are being prefetched (software-pipelined prefetching: Chen, Ailamaki, Gibbons,
@@ -171,30 +173,32 @@ static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct 
     }
 }
 
-static void resolve_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
+static void resolve_place(struct fr_plan *plan, uint32_t t, uint32_t p)
 {
-    struct plan_table *scratch = &plan->tables[t];
-    uint32_t begin = scratch->begin[s];
-    struct resolve r = {
-        .plan = plan, .table = &plan->store->tables[t], .shard_number = s, .sketched = &scratch->sketched[s]};
-    r.shard = &r.table->shards[s];
-    scratch->before[s] = (struct shard_before){
+    const struct plan_table *scratch = &plan->tables[t];
+    struct plan_place *place = &scratch->places[p];
+    struct resolve r = {.plan = plan,
+                        .table = fr_plan_subtable(plan, t, p),
+                        .shard = fr_plan_shard(plan, t, p),
+                        .shard_number = p % FR_SHARDS,
+                        .sketched = &place->sketched};
+    place->before = (struct shard_before){
         .n_dirty = r.shard->n_dirty, .dirty_bytes = r.shard->dirty_bytes, .counts = r.shard->counts};
     if (r.shard->evicted > 0)
-        fr_tier_take(plan, t, s);
-    resolve_keys(&r, scratch->keys + begin, scratch->undo + begin, scratch->n_unique[s]);
+        fr_tier_take(plan, t, p);
+    resolve_keys(&r, scratch->keys + place->begin, scratch->undo + place->begin, place->n_unique);
 }
 
 /* ---- publish ---- */
 
 static void place_uniques(struct fr_plan *plan)
 {
-    for (uint32_t t = 0; t < plan->store->n_tables; t++) {
+    for (uint32_t t = 0; t < plan->store->n_configured; t++) {
         struct plan_table *table = &plan->tables[t];
         uint32_t n = 0;
-        for (uint32_t s = 0; s < FR_SHARDS; s++) {
-            table->unique_begin[s] = n;
-            n += table->n_unique[s];
+        for (uint32_t p = 0; p < plan->n_places; p++) {
+            table->places[p].unique_begin = n;
+            n += table->places[p].n_unique;
         }
         struct fr_table_rows *out = &plan->rows->tables[t];
         out->n_unique = n;
@@ -228,17 +232,39 @@ static void add_made(struct made_rows *made, uint64_t key, float *row)
         give_first_values(made);
 }
 
-/* All rows that the batch creates in this shard exist by now, so their addresses are final. */
-static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
+/* Writes the occurrence lists of a place's keys, unit by unit. */
+static void list_occurrences(const struct fr_plan *plan, uint32_t t, uint32_t p)
 {
     const struct plan_table *table = &plan->tables[t];
+    uint32_t *occ = plan->rows->tables[t].occ, *occ_from = plan->rows->tables[t].occ_from;
+    uint8_t *occ_lane = plan->rows->tables[t].occ_lane;
+    struct plan_key *keys = table->keys + table->places[p].begin;
+    for (uint32_t i = table->first_unit; i != PLAN_NO_UNIT; i = plan->units[i].next) {
+        const struct plan_unit *unit = &plan->units[i];
+        const uint32_t *at = fr_plan_at(plan, i) + p;
+        for (uint32_t r = at[0]; r < at[1]; r++) {
+            const struct plan_record *record = &table->records[r];
+            uint32_t place = keys[table->record_keys[r]].n_occurrences++;
+            occ[place] = record->occurrence;
+            occ_from[place] = unit->ordinal << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
+            if (occ_lane)
+                occ_lane[place] = (uint8_t)unit->lane;
+        }
+    }
+}
+
+/* All rows that the batch creates at this place exist by now, so their addresses are final. */
+static void publish_place(struct fr_plan *plan, uint32_t t, uint32_t p)
+{
+    const struct plan_table *table = &plan->tables[t];
+    const struct plan_place *place = &table->places[p];
     const struct fr_store *store = plan->store;
-    const struct fr_entries *entries = &store->tables[t].shards[s].entries;
+    const struct fr_entries *entries = &fr_plan_shard(plan, t, p)->entries;
     struct fr_table_rows *out = &plan->rows->tables[t];
-    struct plan_key *keys = table->keys + table->begin[s];
-    uint32_t base = table->unique_begin[s], at = table->begin[s];
-    struct made_rows made = {.store = store, .table = &store->tables[t]};
-    for (uint32_t u = 0; u < table->n_unique[s]; u++) {
+    struct plan_key *keys = table->keys + place->begin;
+    uint32_t base = place->unique_begin, at = place->begin;
+    struct made_rows made = {.store = store, .table = fr_plan_subtable(plan, t, p)};
+    for (uint32_t u = 0; u < place->n_unique; u++) {
         bool live = !(keys[u].number & FR_LIGHT); /* FR_NO_ENTRY has that bit, too */
         float *row = live ? fr_entries_row(entries, keys[u].number) : NULL;
         out->keys[base + u] = fr_order_key(&store->order, keys[u].hash);
@@ -252,40 +278,32 @@ static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
         at += n;
     }
     give_first_values(&made);
-    for (uint32_t i = table->first_unit; i != PLAN_NO_UNIT; i = plan->units[i].next) {
-        const struct plan_unit *unit = &plan->units[i];
-        for (uint32_t r = unit->at[s]; r < unit->at[s + 1]; r++) {
-            const struct plan_record *record = &table->records[r];
-            uint32_t place = keys[table->record_keys[r]].n_occurrences++;
-            out->occ[place] = record->occurrence;
-            out->occ_from[place] = unit->ordinal << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
-        }
-    }
+    list_occurrences(plan, t, p);
 }
 
-static void plan_shard(void *context, size_t index, size_t worker)
+static void plan_place(void *context, size_t index, size_t worker)
 {
     (void)worker;
     struct fr_plan *plan = context;
-    uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
-    plan->tables[t].sketched[s].n = 0;
-    if (plan->tables[t].n_unique[s] == 0)
+    uint32_t t = (uint32_t)(index / plan->n_places), p = (uint32_t)(index % plan->n_places);
+    plan->tables[t].places[p].sketched.n = 0;
+    if (plan->tables[t].places[p].n_unique == 0)
         return;
-    resolve_shard(plan, t, s);
-    publish_shard(plan, t, s);
+    resolve_place(plan, t, p);
+    publish_place(plan, t, p);
 }
 
 static void number_unit(void *context, size_t index, size_t worker)
 {
     (void)worker;
     struct fr_plan *plan = context;
-    const struct plan_unit *unit = &plan->units[index];
-    uint32_t t = (uint32_t)plan->store->slots[unit->slot].table;
+    uint32_t t = (uint32_t)plan->store->slots[plan->units[index].slot].table;
     const struct plan_table *table = &plan->tables[t];
+    const uint32_t *at = fr_plan_at(plan, index);
     uint32_t *unique_of = plan->rows->tables[t].unique_of;
-    for (uint32_t s = 0; s < FR_SHARDS; s++)
-        for (uint32_t r = unit->at[s]; r < unit->at[s + 1]; r++)
-            unique_of[table->records[r].occurrence] = table->unique_begin[s] + table->record_keys[r];
+    for (uint32_t p = 0; p < plan->n_places; p++)
+        for (uint32_t r = at[p]; r < at[p + 1]; r++)
+            unique_of[table->records[r].occurrence] = table->places[p].unique_begin + table->record_keys[r];
 }
 
 static void swap_plans(struct fr_store *store)
@@ -297,7 +315,7 @@ static void swap_plans(struct fr_store *store)
 
 static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
 {
-    FR_CHECK(rows->n_slots == store->n_slots && rows->n_tables == store->n_tables);
+    FR_CHECK(rows->n_slots == store->n_slots && rows->n_tables == store->n_configured);
     if (store->looked != batch) /* otherwise the scratch of the look has become store->plan */
         fr_plan_look(store->plan, batch, false, false);
     store->looked = NULL; /* this plan may create keys that a look found to be absent */
@@ -306,7 +324,7 @@ static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int
     plan->watermark_ms = watermark_ms;
     fr_plan_reserve_rows(plan);
     place_uniques(plan);
-    fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, plan_shard, plan);
+    fr_pool_run(store->pool, (size_t)store->n_configured * plan->n_places, plan_place, plan);
     fr_pool_run(store->pool, plan->n_units, number_unit, plan);
     plan->batch = NULL;
     plan->rows = NULL;
@@ -359,26 +377,25 @@ static void undo_key(struct fr_shard *shard, const struct plan_key *key, const s
     }
 }
 
-static void undo_shard(void *context, size_t index, size_t worker)
+static void undo_place(void *context, size_t index, size_t worker)
 {
     (void)worker;
     struct fr_plan *plan = context;
-    uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
-    const struct plan_table *scratch = &plan->tables[t];
-    struct fr_shard *shard = &plan->store->tables[t].shards[s];
-    const struct plan_key *keys = scratch->keys + scratch->begin[s];
-    const struct plan_undo *undo = scratch->undo + scratch->begin[s];
-    if (scratch->n_unique[s] == 0)
+    uint32_t t = (uint32_t)(index / plan->n_places), p = (uint32_t)(index % plan->n_places);
+    struct plan_place *place = &plan->tables[t].places[p];
+    struct fr_shard *shard = fr_plan_shard(plan, t, p);
+    const struct plan_key *keys = plan->tables[t].keys + place->begin;
+    const struct plan_undo *undo = plan->tables[t].undo + place->begin;
+    if (place->n_unique == 0)
         return;
-    for (uint32_t u = scratch->n_unique[s]; u > 0; u--)
+    for (uint32_t u = place->n_unique; u > 0; u--)
         undo_key(shard, &keys[u - 1], &undo[u - 1]);
-    const struct fr_table *table = &plan->store->tables[t];
+    const struct fr_table *table = fr_plan_subtable(plan, t, p);
     if (table->sketches)
-        fr_sketch_revert(&table->sketches[s], &plan->tables[t].sketched[s]);
-    const struct shard_before *before = &scratch->before[s];
-    shard->n_dirty = before->n_dirty; /* a plan only appends to the list */
-    shard->dirty_bytes = before->dirty_bytes;
-    shard->counts = before->counts;
+        fr_sketch_revert(&table->sketches[p % FR_SHARDS], &place->sketched);
+    shard->n_dirty = place->before.n_dirty; /* a plan only appends to the list */
+    shard->dirty_bytes = place->before.dirty_bytes;
+    shard->counts = place->before.counts;
 }
 
 void fr_store_undo(struct fr_store *store)
@@ -386,7 +403,7 @@ void fr_store_undo(struct fr_store *store)
     /* a slice or a cut in between would have invalidated the numbers of entries */
     FR_CHECK(store->undoable > 0 && !fr_removed_stand(store));
     store->plans--;
-    fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, undo_shard, store->plan);
+    fr_pool_run(store->pool, (size_t)store->n_configured * store->plan->n_places, undo_place, store->plan);
     if (--store->undoable > 0)
         swap_plans(store);
 }

@@ -69,11 +69,10 @@ _Static_assert(sizeof(struct plan_undo) == 32, "half a cache line");
 
 struct plan_unit {
     uint32_t slot, entry_begin, entry_end;
-    uint32_t ordinal; /* number of the unit's slot among the table's slots */
-    uint32_t next;    /* next unit of the table; PLAN_NO_UNIT: this is the last */
-    /* The unit's records of shard s are at[s] .. at[s + 1] of the table's records. Before the
-     * records are scattered, all of them are at[0] .. at[FR_SHARDS]. */
-    uint32_t at[FR_SHARDS + 1];
+    uint32_t lane;
+    uint32_t ordinal;    /* number of the unit's slot among the table's slots */
+    uint32_t next;       /* next unit of the table; PLAN_NO_UNIT: this is the last */
+    uint32_t begin, end; /* the unit's records among the table's */
 };
 #define PLAN_NO_UNIT UINT32_MAX
 
@@ -88,22 +87,26 @@ struct plan_group { /* sums over the trained samples of a group */
     double clicks;
 };
 
+/* A shard of one of the table's sub-tables. Places ascend by domain, then shard. */
+struct plan_place {
+    uint32_t begin; /* of its keys, and of its occurrences in struct fr_rows */
+    uint32_t n_unique, unique_begin;
+    struct shard_before before; /* valid if the place has keys */
+    struct fr_sketch_log sketched;
+    struct plan_fetched fetched;
+};
+
+/* The scratch of one table of the configuration. */
 struct plan_table {
     uint32_t n_occurrences;
     uint32_t n_slots;
     uint32_t first_unit, last_unit;
     size_t capacity;
-    struct plan_record *records; /* [n_occurrences], by unit, and by shard within a unit */
-    uint32_t *record_keys;       /* [as records], number of each record's key within the shard */
-    struct plan_key *keys;       /* [n_occurrences], by shard */
+    struct plan_record *records; /* [n_occurrences], by unit, and by place within a unit */
+    uint32_t *record_keys;       /* [as records], number of each record's key within the place */
+    struct plan_key *keys;       /* [n_occurrences], by place */
     struct plan_undo *undo;      /* [as keys] */
-    /* Per shard: where its keys begin, and where its occurrences begin in struct fr_rows. */
-    uint32_t begin[FR_SHARDS + 1];
-    uint32_t n_unique[FR_SHARDS];
-    uint32_t unique_begin[FR_SHARDS];
-    struct shard_before before[FR_SHARDS]; /* valid for shards with keys */
-    struct fr_sketch_log sketched[FR_SHARDS];
-    struct plan_fetched fetched[FR_SHARDS];
+    struct plan_place *places;   /* [n_places + 1]; of the last one only `begin` is valid */
 };
 
 struct plan_worker {
@@ -113,18 +116,24 @@ struct plan_worker {
 
 struct fr_plan {
     struct fr_store *store;
-    struct plan_table *tables;
+    uint32_t n_places;         /* of each table: n_domains * FR_SHARDS */
+    struct plan_table *tables; /* [n_configured] */
     size_t n_units, capacity_units;
     struct plan_unit *units;
+    /* [n_units * (n_places + 1)]: the records of place p of unit u are at[p] .. at[p + 1] of the
+     * unit's part (fr_plan_at) */
+    uint32_t *at;
+    size_t capacity_at;
     size_t n_workers, capacity_heads, capacity_hashes;
     struct plan_worker *workers;
     size_t capacity_groups;
     struct plan_group *groups; /* filled if some column is shared */
     size_t capacity_samples;
-    double *clicks;      /* [samples]: the first label where it is positive, otherwise 0 */
-    uint32_t *slot_base; /* [n_slots], as in fr_rows */
-    bool ahead;          /* the batch was looked at before it was planned */
-    bool alone;          /* one thread works alone, without the pool */
+    double *clicks;         /* [samples]: the first label where it is positive, otherwise 0 */
+    uint32_t *slot_base;    /* [n_slots], as in fr_rows */
+    uint32_t *slot_ordinal; /* [n_slots] number of the slot among its table's slots */
+    bool ahead;             /* the batch was looked at before it was planned */
+    bool alone;             /* one thread works alone, without the pool */
     /* The call in progress. */
     const struct fr_batch *batch;
     struct fr_rows *rows;
@@ -144,5 +153,22 @@ void fr_plan_reserve_hashes(struct fr_plan *plan, size_t unit_max);
 void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups);
 void fr_plan_reserve_samples(struct fr_plan *plan, uint32_t n_samples);
 void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit);
+/* Makes room for where the records of all units lie. */
+void fr_plan_reserve_at(struct fr_plan *plan);
+
+static inline uint32_t *fr_plan_at(const struct fr_plan *plan, size_t unit)
+{
+    return plan->at + unit * (plan->n_places + 1);
+}
+
+static inline struct fr_table *fr_plan_subtable(const struct fr_plan *plan, uint32_t t, uint32_t place)
+{
+    return fr_store_subtable(plan->store, t, place / FR_SHARDS);
+}
+
+static inline struct fr_shard *fr_plan_shard(const struct fr_plan *plan, uint32_t t, uint32_t place)
+{
+    return &fr_plan_subtable(plan, t, place)->shards[place % FR_SHARDS];
+}
 
 #endif

@@ -9,17 +9,21 @@
 
 struct rows_box { /* the allocation of fr_store_rows_new */
     struct fr_rows rows;
-    size_t capacity[FR_TABLES_MAX];
+    size_t *capacity; /* [n_tables] */
 };
 
 struct fr_plan *fr_plan_new(struct fr_store *store)
 {
     struct fr_plan *plan = fr_alloc(1, sizeof(*plan));
     plan->store = store;
-    plan->tables = fr_alloc(store->n_tables, sizeof(*plan->tables));
+    plan->n_places = store->n_domains * FR_SHARDS;
+    plan->tables = fr_alloc(store->n_configured, sizeof(*plan->tables));
+    for (uint32_t t = 0; t < store->n_configured; t++)
+        plan->tables[t].places = fr_alloc(plan->n_places + 1, sizeof(*plan->tables[t].places));
     plan->n_workers = fr_pool_workers(store->pool);
     plan->workers = fr_alloc(plan->n_workers, sizeof(*plan->workers));
     plan->slot_base = fr_alloc(store->n_slots + 1, sizeof(*plan->slot_base));
+    plan->slot_ordinal = fr_alloc(store->n_slots + 1, sizeof(*plan->slot_ordinal));
     return plan;
 }
 
@@ -34,15 +38,16 @@ void fr_plan_free(struct fr_plan *plan)
 {
     if (!plan)
         return;
-    for (uint32_t t = 0; t < plan->store->n_tables; t++) {
+    for (uint32_t t = 0; t < plan->store->n_configured; t++) {
         free(plan->tables[t].records);
         free(plan->tables[t].record_keys);
         free(plan->tables[t].keys);
         free(plan->tables[t].undo);
-        for (uint32_t i = 0; i < FR_SHARDS; i++)
-            release_fetched(&plan->tables[t].fetched[i]);
-        for (uint32_t s = 0; s < FR_SHARDS; s++)
-            fr_sketch_log_release(&plan->tables[t].sketched[s]);
+        for (uint32_t p = 0; p < plan->n_places; p++) {
+            release_fetched(&plan->tables[t].places[p].fetched);
+            fr_sketch_log_release(&plan->tables[t].places[p].sketched);
+        }
+        free(plan->tables[t].places);
     }
     for (size_t w = 0; w < plan->n_workers; w++) {
         free(plan->workers[w].heads);
@@ -50,24 +55,26 @@ void fr_plan_free(struct fr_plan *plan)
     }
     free(plan->workers);
     free(plan->slot_base);
+    free(plan->slot_ordinal);
     free(plan->groups);
     free(plan->clicks);
     free(plan->tables);
     free(plan->units);
+    free(plan->at);
     free(plan);
 }
 
 size_t fr_plan_bytes(const struct fr_plan *plan)
 {
     size_t bytes =
-        plan->capacity_units * sizeof(*plan->units) + plan->capacity_groups * sizeof(*plan->groups) +
-        plan->capacity_samples * sizeof(*plan->clicks) +
+        plan->capacity_units * sizeof(*plan->units) + plan->capacity_at * sizeof(*plan->at) +
+        plan->capacity_groups * sizeof(*plan->groups) + plan->capacity_samples * sizeof(*plan->clicks) +
         plan->n_workers * (plan->capacity_heads * sizeof(uint32_t) + plan->capacity_hashes * sizeof(uint64_t));
-    for (uint32_t t = 0; t < plan->store->n_tables; t++) {
+    for (uint32_t t = 0; t < plan->store->n_configured; t++) {
         bytes += plan->tables[t].capacity *
                  (sizeof(struct plan_record) + sizeof(uint32_t) + sizeof(struct plan_key) + sizeof(struct plan_undo));
-        for (uint32_t s = 0; s < FR_SHARDS; s++)
-            bytes += plan->tables[t].sketched[s].capacity * sizeof(struct fr_sketch_undo);
+        for (uint32_t p = 0; p < plan->n_places; p++)
+            bytes += plan->tables[t].places[p].sketched.capacity * sizeof(struct fr_sketch_undo);
     }
     return bytes;
 }
@@ -75,8 +82,9 @@ size_t fr_plan_bytes(const struct fr_plan *plan)
 struct fr_rows *fr_store_rows_new(const struct fr_store *store)
 {
     struct rows_box *box = fr_alloc(1, sizeof(*box));
-    box->rows.n_tables = store->n_tables;
-    box->rows.tables = fr_alloc(store->n_tables, sizeof(*box->rows.tables));
+    box->rows.n_tables = store->n_configured;
+    box->rows.tables = fr_alloc(store->n_configured, sizeof(*box->rows.tables));
+    box->capacity = fr_alloc(store->n_configured, sizeof(*box->capacity));
     box->rows.n_slots = store->n_slots;
     box->rows.slot_base = fr_alloc(store->n_slots, sizeof(*box->rows.slot_base));
     return &box->rows;
@@ -91,6 +99,7 @@ static void release_table_rows(struct fr_table_rows *rows)
     free(rows->occ_begin);
     free(rows->occ);
     free(rows->occ_from);
+    free(rows->occ_lane);
 }
 
 void fr_store_rows_free(struct fr_rows *rows)
@@ -101,6 +110,7 @@ void fr_store_rows_free(struct fr_rows *rows)
         release_table_rows(&rows->tables[t]);
     free(rows->tables);
     free(rows->slot_base);
+    free(((struct rows_box *)(void *)rows)->capacity);
     free(rows); /* the first member of the box */
 }
 
@@ -130,13 +140,15 @@ void fr_plan_reserve_rows(struct fr_plan *plan)
 {
     struct rows_box *box = (struct rows_box *)(void *)plan->rows;
     memcpy(box->rows.slot_base, plan->slot_base, plan->store->n_slots * sizeof(*plan->slot_base));
-    for (uint32_t t = 0; t < plan->store->n_tables; t++) {
+    bool lanes = plan->batch->n_lanes > 1;
+    for (uint32_t t = 0; t < plan->store->n_configured; t++) {
         struct fr_table_rows *out = &box->rows.tables[t];
         size_t n = plan->tables[t].n_occurrences;
-        if (n <= box->capacity[t] && out->keys)
+        if (n <= box->capacity[t] && out->keys && lanes == (out->occ_lane != NULL))
             continue;
         size_t capacity = roomy(n);
         release_table_rows(out);
+        out->occ_lane = lanes ? fr_alloc(capacity, sizeof(*out->occ_lane)) : NULL;
         out->keys = fr_alloc(capacity, sizeof(*out->keys));
         out->rows = fr_alloc(capacity, sizeof(*out->rows));
         out->served = fr_alloc(capacity, sizeof(*out->served));
@@ -198,4 +210,14 @@ void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit)
         plan->units = fr_realloc(plan->units, plan->capacity_units, sizeof(*plan->units));
     }
     plan->units[plan->n_units++] = unit;
+}
+
+void fr_plan_reserve_at(struct fr_plan *plan)
+{
+    size_t need = plan->n_units * (plan->n_places + 1);
+    if (need <= plan->capacity_at)
+        return;
+    plan->capacity_at = roomy(need);
+    free(plan->at);
+    plan->at = fr_alloc(plan->capacity_at, sizeof(*plan->at));
 }

@@ -61,8 +61,8 @@ static enum fr_status read_image(void *self, size_t index, uint64_t hash, const 
 enum fr_status fr_store_read_key(const struct fr_store *store, uint32_t table, uint64_t key, struct fr_store_key *out,
                                  float *row, struct fr_err *err)
 {
-    FR_CHECK(table < store->n_tables);
-    const struct fr_table *t = &store->tables[table];
+    FR_CHECK(table < store->n_configured);
+    const struct fr_table *t = fr_store_subtable_of(store, table, key);
     uint64_t hash = fr_order_hash(&store->order, key);
     const struct fr_shard *shard = &t->shards[fr_shard_of(hash)];
     uint32_t number = fr_shard_find(shard, hash);
@@ -72,5 +72,5 @@ enum fr_status fr_store_read_key(const struct fr_store *store, uint32_t table, u
     if (number != FR_NO_ENTRY || shard->evicted == 0)
         return FR_OK;
     struct fr_durable_reader reader = {&(struct reading){t, out, row}, read_image};
-    return fr_durable_fetch(store->durable, table, &hash, 1, &reader, err);
+    return fr_durable_fetch(store->durable, t->number, &hash, 1, &reader, err);
 }

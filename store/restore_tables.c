@@ -72,9 +72,9 @@ enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_im
 {
     if (image->kind == FR_IMAGE_BLOCK)
         return fr_admission_restore(store, image);
-    if (image->table >= store->n_tables)
+    const struct fr_table *table = fr_store_numbered(store, image->table);
+    if (!table || fr_store_subtable_of(store, fr_subtable_table(image->table), image->key) != table)
         return FR_E_CORRUPT;
-    const struct fr_table *table = &store->tables[image->table];
     bool fits = (image->kind == FR_IMAGE_ROW && image->size == table->image_size) ||
                 (image->kind == FR_IMAGE_PENDING && image->size == FR_PENDING_IMAGE_SIZE) ||
                 (image->kind == FR_IMAGE_ABSENT && image->size == 0);
@@ -98,10 +98,11 @@ enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_im
 
 static enum fr_status restore_carried(struct fr_store *store, const struct fr_carried_key *carried)
 {
-    if (carried->table >= store->n_tables)
+    const struct fr_table *table = fr_store_numbered(store, carried->table);
+    if (!table || fr_store_subtable_of(store, fr_subtable_table(carried->table), carried->key) != table)
         return FR_E_CORRUPT;
     uint64_t hash = fr_order_hash(&store->order, carried->key);
-    struct fr_shard *shard = &store->tables[carried->table].shards[fr_shard_of(hash)];
+    struct fr_shard *shard = &table->shards[fr_shard_of(hash)];
     uint32_t number = fr_shard_find(shard, hash);
     if (number != FR_NO_ENTRY && fr_shard_entry(shard, number)->state != FR_ENTRY_DEAD)
         return FR_E_CORRUPT; /* the key's image should have been an absence */
@@ -130,9 +131,9 @@ static enum fr_status restore_shard(const struct fr_store *store, struct fr_shar
     return FR_OK;
 }
 
-static enum fr_status restore_table(struct fr_store *store, uint32_t t, const struct fr_store_section_table *saved)
+static enum fr_status restore_table(const struct fr_store *store, struct fr_table *table,
+                                    const struct fr_store_section_table *saved)
 {
-    struct fr_table *table = &store->tables[t];
     enum fr_status status = FR_OK;
     for (uint32_t s = 0; s < FR_SHARDS && status == FR_OK; s++)
         status = restore_shard(store, &table->shards[s], saved->rows[s], saved->pending[s]);
@@ -151,21 +152,68 @@ static enum fr_status restore_table(struct fr_store *store, uint32_t t, const st
     return FR_OK;
 }
 
-enum fr_status fr_store_restore_section(struct fr_store *store, const uint8_t *bytes, size_t size)
+enum fr_status fr_store_restore_section(struct fr_store *store, const char *name, const uint8_t *bytes, size_t size)
+{
+    uint32_t domain;
+    if (fr_store_section_is(name, FR_SECTION_EXPIRY, &domain))
+        return domain < store->n_domains ? fr_expiry_restore(store, domain, bytes, size) : FR_E_MISMATCH;
+    if (!fr_store_section_is(name, FR_SECTION_STORE, &domain))
+        return FR_E_NOT_FOUND;
+    if (domain >= store->n_domains)
+        return FR_E_MISMATCH;
+    fr_buffer_clear(&store->restoring[domain]);
+    fr_buffer_append(&store->restoring[domain], bytes, size);
+    return FR_OK;
+}
+
+/* Parses the section "store" of a domain. Release the section on success. */
+static enum fr_status parse_section(const struct fr_store *store, uint32_t domain, struct fr_store_section *out)
+{
+    const struct fr_buffer *bytes = &store->restoring[domain];
+    enum fr_status status = fr_store_section_parse(bytes->data, bytes->size, out);
+    if (status == FR_OK && out->n_tables != store->n_configured) {
+        fr_store_section_release(out);
+        status = FR_E_MISMATCH;
+    }
+    return status;
+}
+
+static enum fr_status refuse_section(const struct fr_store *store, uint32_t domain, enum fr_status status,
+                                     struct fr_err *err)
+{
+    char name[FR_SECTION_NAME_MAX];
+    fr_store_section_name(FR_SECTION_STORE, domain, store->n_domains, name);
+    if (status == FR_E_NOT_FOUND)
+        return fr_err_set(err, FR_E_CORRUPT, "no epoch holds the section of \"%s\"", name);
+    return fr_err_set(err, status, "the section \"%s\" was refused (%s)", name, fr_status_name(status));
+}
+
+static enum fr_status restore_domain(struct fr_store *store, uint32_t domain)
 {
     struct fr_store_section section;
-    enum fr_status status = fr_store_section_parse(bytes, size, &section);
+    if (store->restoring[domain].size == 0)
+        return FR_E_NOT_FOUND;
+    enum fr_status status = parse_section(store, domain, &section);
     if (status != FR_OK)
         return status;
-    if (section.n_tables != store->n_tables)
-        status = FR_E_MISMATCH;
     for (size_t i = 0; i < section.n_carried && status == FR_OK; i++)
         status = restore_carried(store, &section.carried[i]);
     for (uint32_t t = 0; t < section.n_tables && status == FR_OK; t++)
-        status = restore_table(store, t, &section.tables[t]);
-    free(section.carried);
-    store->restores_hot = false;
+        status = restore_table(store, fr_store_subtable(store, t, domain), &section.tables[t]);
+    fr_store_section_release(&section);
     return status;
+}
+
+enum fr_status fr_store_restore_end(struct fr_store *store, struct fr_err *err)
+{
+    for (uint32_t d = 0; d < store->n_domains; d++) {
+        enum fr_status status = restore_domain(store, d);
+        if (status != FR_OK)
+            return refuse_section(store, d, status, err);
+        fr_buffer_release(&store->restoring[d]);
+    }
+    store->restores_hot = false;
+    return FR_OK;
 }
 
 /* ---- before the images ---- */
@@ -183,39 +231,57 @@ static enum fr_status restore_blocks(struct fr_store *store, struct fr_err *err)
     enum fr_status status = FR_OK;
     for (uint32_t t = 0; t < store->n_tables && status == FR_OK; t++)
         if (store->tables[t].sketches)
-            status = fr_durable_scan(store->durable, FR_BLOCK_TABLES + t, 0, UINT64_MAX, &reader, err);
+            status =
+                fr_durable_scan(store->durable, FR_BLOCK_TABLES + store->tables[t].number, 0, UINT64_MAX, &reader, err);
     return status;
 }
 
-enum fr_status fr_store_restore_begin(struct fr_store *store, const uint8_t *bytes, size_t size, bool *wants_cold,
-                                      struct fr_err *err)
+/* Bytes of memory that the rows and pending keys of a table take. */
+static uint64_t needed_bytes(const struct fr_table *table, const struct fr_store_counts *counts)
 {
-    struct fr_store_section section;
-    enum fr_status status = fr_store_section_parse(bytes, size, &section);
-    if (status == FR_OK && section.n_tables != store->n_tables) {
-        free(section.carried);
-        status = FR_E_MISMATCH;
-    }
-    if (status != FR_OK)
-        return fr_err_set(err, status, "the section \"store\" was refused (%s)", fr_status_name(status));
-    free(section.carried);
-    uint64_t need = 0;
-    for (uint32_t t = 0; t < store->n_tables; t++) {
-        const struct fr_table *table = &store->tables[t];
-        const struct fr_store_counts *counts = &section.tables[t].counts;
-        need += counts->rows * (table->row_bytes + sizeof(struct fr_live_entry) + INDEX_BYTES) +
-                counts->pending * (sizeof(struct fr_light_entry) + INDEX_BYTES);
-    }
-    *wants_cold = store->limit == 0 || !store->durable || need <= store->limit;
-    store->restores_hot = !*wants_cold;
-    if (store->restores_hot)
-        return restore_blocks(store, err);
-    for (uint32_t t = 0; t < store->n_tables; t++)
+    return counts->rows * (table->row_bytes + sizeof(struct fr_live_entry) + INDEX_BYTES) +
+           counts->pending * (sizeof(struct fr_light_entry) + INDEX_BYTES);
+}
+
+/* Makes room in the indexes of a domain for all of its keys. */
+static enum fr_status make_room(const struct fr_store *store, uint32_t domain, const struct fr_store_section *section,
+                                struct fr_err *err)
+{
+    for (uint32_t t = 0; t < section->n_tables; t++)
         for (uint32_t s = 0; s < FR_SHARDS; s++) {
-            uint64_t rows = section.tables[t].rows[s], pending = section.tables[t].pending[s];
+            uint64_t rows = section->tables[t].rows[s], pending = section->tables[t].pending[s];
             if (rows >= FR_LIGHT || pending >= FR_LIGHT)
                 return fr_err_set(err, FR_E_CORRUPT, "the section \"store\" counts more keys than a shard can hold");
-            fr_index_reserve(&store->tables[t].shards[s].index, rows + pending);
+            fr_index_reserve(&fr_store_subtable(store, t, domain)->shards[s].index, rows + pending);
         }
     return FR_OK;
+}
+
+enum fr_status fr_store_restore_begin(struct fr_store *store, bool *wants_cold, struct fr_err *err)
+{
+    uint64_t need = 0;
+    enum fr_status status = FR_OK;
+    struct fr_store_section *sections = fr_alloc(store->n_domains, sizeof(*sections));
+    for (uint32_t d = 0; d < store->n_domains && status == FR_OK; d++) {
+        if (store->restoring[d].size == 0)
+            continue; /* fr_store_restore_end refuses the state */
+        status = parse_section(store, d, &sections[d]);
+        if (status != FR_OK)
+            status = refuse_section(store, d, status, err);
+        for (uint32_t t = 0; t < sections[d].n_tables; t++)
+            need += needed_bytes(fr_store_subtable(store, t, d), &sections[d].tables[t].counts);
+    }
+    if (status == FR_OK) {
+        *wants_cold = store->limit == 0 || !store->durable || need <= store->limit;
+        store->restores_hot = !*wants_cold;
+        if (store->restores_hot)
+            status = restore_blocks(store, err);
+    }
+    for (uint32_t d = 0; d < store->n_domains; d++) {
+        if (status == FR_OK && !store->restores_hot)
+            status = make_room(store, d, &sections[d], err);
+        fr_store_section_release(&sections[d]);
+    }
+    free(sections);
+    return status;
 }

@@ -96,7 +96,7 @@ static void read_part(struct fr_store *store, uint32_t t, uint32_t s, uint32_t b
     uint64_t first = ((uint64_t)s << (64 - FR_SHARD_BITS)) + slice * width;
     reading.part->n = 0;
     reading.part->done = true;
-    if (fr_durable_scan(store->durable, t, first, first + (width - 1), &reader, &err) != FR_OK)
+    if (fr_durable_scan(store->durable, table->number, first, first + (width - 1), &reader, &err) != FR_OK)
         fr_tier_fail(store, &err);
 }
 

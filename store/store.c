@@ -17,6 +17,7 @@
 #include "tables.h"
 
 enum { EXPIRE_EVERY_DEFAULT = 16, EXPIRE_SLICE_ROWS_DEFAULT = 65536 };
+enum { SKETCH_BYTES_MIN = 64 * 1024 }; /* as in the option tables.*.admit.sketch.bytes */
 
 static void check_table(const struct fr_store_table *spec)
 {
@@ -42,7 +43,34 @@ static void check_table(const struct fr_store_table *spec)
     }
 }
 
-static void init_table(struct fr_table *table, const struct fr_store_table *spec)
+/* A part's share of a limit that is divided equally; the first parts get the rest. */
+static uint64_t share_of(uint64_t limit, uint32_t part, uint32_t n_parts)
+{
+    return limit / n_parts + (part < limit % n_parts);
+}
+
+static uint64_t share_above(uint64_t least, uint64_t limit, uint32_t part, uint32_t n_parts)
+{
+    uint64_t share = share_of(limit, part, n_parts);
+    least = limit < least ? limit : least;
+    return share > least ? share : least;
+}
+
+/* Gives the sub-table of one domain its share of the table's limits. The limits are divided instead
+ * of counted in common, because nothing in a domain may depend on another domain. */
+static void share_limits(struct fr_store_table *spec, uint32_t domain, uint32_t n_domains)
+{
+    if (n_domains == 1)
+        return;
+    spec->pending_max = share_above(1, spec->pending_max, domain, n_domains);
+    spec->gate.sketch_bytes = share_above(SKETCH_BYTES_MIN, spec->gate.sketch_bytes, domain, n_domains);
+    spec->expire_slice_rows = (uint32_t)share_above(1, spec->expire_slice_rows, domain, n_domains);
+    spec->initial_capacity = share_of(spec->initial_capacity, domain, n_domains);
+    for (uint32_t i = 0; i < spec->n_expiries; i++)
+        spec->expiries[i].rows_max = share_above(1, spec->expiries[i].rows_max, domain, n_domains);
+}
+
+static void init_table(struct fr_table *table, const struct fr_store_table *spec, uint32_t domain, uint32_t n_domains)
 {
     check_table(spec);
     table->spec = *spec;
@@ -50,6 +78,7 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
         table->spec.expire_every = EXPIRE_EVERY_DEFAULT;
     if (table->spec.expire_slice_rows == 0)
         table->spec.expire_slice_rows = EXPIRE_SLICE_ROWS_DEFAULT;
+    share_limits(&table->spec, domain, n_domains);
     table->random_stream = fr_xxh3(spec->name, strnlen(spec->name, sizeof(spec->name)));
     table->row_bytes = (size_t)spec->layout.row_floats * sizeof(float);
     table->image_size = FR_ROW_IMAGE_HEAD + table->row_bytes;
@@ -57,9 +86,8 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
     for (uint32_t s = 0; s < FR_SHARDS; s++) {
         /* The limit is divided over the shards instead of counted in common, because which keys are
          * remembered must not depend on the order in which shards are handled. */
-        uint64_t share = spec->pending_max / FR_SHARDS + (s < spec->pending_max % FR_SHARDS);
-        fr_shard_init(&table->shards[s], s, table->row_bytes, share);
-        table->shards[s].index.least = spec->initial_capacity / FR_SHARDS;
+        fr_shard_init(&table->shards[s], s, table->row_bytes, share_of(table->spec.pending_max, s, FR_SHARDS));
+        table->shards[s].index.least = table->spec.initial_capacity / FR_SHARDS;
         fr_index_reserve(&table->shards[s].index, 0);
     }
     fr_admission_open(table);
@@ -97,16 +125,24 @@ struct fr_store *fr_store_new(const struct fr_store_options *options)
     store->order = fr_order_of(0);
     store->pool = options->pool;
     fr_pages_reserve(conf->memory_reserve, options->pool);
-    store->n_tables = options->n_tables;
+    store->n_domains = conf->domains > 1 ? conf->domains : 1;
+    store->n_configured = options->n_tables;
+    store->n_tables = store->n_domains * store->n_configured;
     store->tables = fr_alloc(store->n_tables, sizeof(*store->tables));
-    for (uint32_t t = 0; t < store->n_tables; t++)
-        init_table(&store->tables[t], &options->tables[t]);
+    store->due = fr_alloc(store->n_tables, sizeof(*store->due));
+    store->restoring = fr_alloc(store->n_domains, sizeof(*store->restoring));
+    for (uint32_t d = 0; d < store->n_domains; d++)
+        for (uint32_t t = 0; t < store->n_configured; t++) {
+            struct fr_table *table = fr_store_subtable(store, t, d);
+            table->number = fr_subtable(t, d);
+            init_table(table, &options->tables[t], d, store->n_domains);
+        }
     store->n_slots = conf->n_slots;
     store->slots = fr_alloc(store->n_slots, sizeof(*store->slots));
     for (uint32_t s = 0; s < store->n_slots; s++) {
         const struct fr_conf_slot *slot = &conf->slots[s];
         bool dense = fr_slot_has_numbers(slot->kind);
-        FR_CHECK(dense || (slot->table >= 0 && (uint32_t)slot->table < store->n_tables));
+        FR_CHECK(dense || (slot->table >= 0 && (uint32_t)slot->table < store->n_configured));
         store->slots[s] = (struct fr_store_slot){
             .table = dense ? FR_NO_INDEX : slot->table, .admit = slot->admit, .touch = slot->touch};
     }
@@ -130,6 +166,10 @@ void fr_store_free(struct fr_store *store)
     fr_removed_free(store);
     for (uint32_t t = 0; t < store->n_tables; t++)
         release_table(&store->tables[t]);
+    for (uint32_t d = 0; d < store->n_domains; d++)
+        fr_buffer_release(&store->restoring[d]);
+    free(store->restoring);
+    free(store->due);
     free(store->tables);
     free(store->slots);
     free(store);
@@ -197,19 +237,25 @@ uint64_t fr_store_bytes(const struct fr_store *store)
 float *fr_store_row_of(const struct fr_store *store, uint32_t table, uint64_t key)
 {
     uint64_t hash = fr_order_hash(&store->order, key);
-    const struct fr_shard *shard = &store->tables[table].shards[fr_shard_of(hash)];
+    const struct fr_shard *shard = &fr_store_subtable_of(store, table, key)->shards[fr_shard_of(hash)];
     uint32_t number = fr_shard_find(shard, hash);
     return number == FR_NO_ENTRY || (number & FR_LIGHT) ? NULL : fr_entries_row(&shard->entries, number);
 }
 
 void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out)
 {
-    FR_CHECK(table < store->n_tables);
-    const struct fr_table *t = &store->tables[table];
-    *out = (struct fr_store_table_stats){.counts = fr_table_counts(t), .bytes = table_bytes(t)};
-    out->resident = out->counts.rows + out->counts.pending;
-    for (uint32_t s = 0; s < FR_SHARDS; s++) {
-        out->resident -= t->shards[s].evicted;
-        out->evictions += t->shards[s].evictions;
+    FR_CHECK(table < store->n_configured);
+    *out = (struct fr_store_table_stats){.bytes = 0};
+    for (uint32_t d = 0; d < store->n_domains; d++) {
+        const struct fr_table *t = fr_store_subtable(store, table, d);
+        struct fr_store_counts counts = fr_table_counts(t);
+        for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
+            out->counts.of[i] += counts.of[i];
+        out->bytes += table_bytes(t);
+        out->resident += counts.rows + counts.pending;
+        for (uint32_t s = 0; s < FR_SHARDS; s++) {
+            out->resident -= t->shards[s].evicted;
+            out->evictions += t->shards[s].evictions;
+        }
     }
 }

@@ -1,7 +1,11 @@
 /* See store/section.h. */
 #include "store/section.h"
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 
@@ -27,6 +31,25 @@ const char *const fr_store_count_names[FR_STORE_COUNTS] = {NAMED(rows),
                                                            NAMED(unremembered),
                                                            EXPIRED(FR_ABSENT_SILENT) = "expired_none",
                                                            FR_REMOVALS(EXPIRED_BY)};
+
+void fr_store_section_name(const char *kind, uint32_t domain, uint32_t n_domains, char name[FR_SECTION_NAME_MAX])
+{
+    snprintf(name, FR_SECTION_NAME_MAX, n_domains > 1 ? "%s/%" PRIu32 : "%s", kind, domain);
+}
+
+bool fr_store_section_is(const char *name, const char *kind, uint32_t *domain)
+{
+    size_t length = strlen(kind);
+    if (strncmp(name, kind, length) != 0 || (name[length] != '\0' && name[length] != '/'))
+        return false;
+    *domain = 0;
+    for (const char *at = name + length + 1; name[length] == '/' && (at == name + length + 1 || *at != '\0'); at++) {
+        if (*at < '0' || *at > '9' || *domain >= FR_DOMAINS_MAX)
+            return false;
+        *domain = *domain * 10 + (uint32_t)(*at - '0');
+    }
+    return *domain < FR_DOMAINS_MAX;
+}
 
 void fr_store_section_encode(const struct fr_store_section *section, struct fr_buffer *out)
 {
@@ -60,6 +83,7 @@ enum fr_status fr_store_section_parse(const uint8_t *bytes, size_t size, struct 
     read.n_tables = fr_take_u32(&reader);
     if (read.n_tables > FR_TABLES_MAX)
         return FR_E_CORRUPT;
+    read.tables = fr_alloc(read.n_tables, sizeof(*read.tables));
     for (uint32_t t = 0; t < read.n_tables; t++) {
         for (uint32_t i = 0; i < n_counts; i++)
             read.tables[t].counts.of[i] = fr_take_u64(&reader);
@@ -71,8 +95,10 @@ enum fr_status fr_store_section_parse(const uint8_t *bytes, size_t size, struct 
     }
     read.n_carried = fr_take_u64(&reader);
     size_t left = (size_t)(reader.end - reader.at);
-    if (reader.failed || left % CARRIED_BYTES != 0 || read.n_carried != left / CARRIED_BYTES)
+    if (reader.failed || left % CARRIED_BYTES != 0 || read.n_carried != left / CARRIED_BYTES) {
+        free(read.tables);
         return FR_E_CORRUPT;
+    }
     read.carried = fr_alloc(read.n_carried + 1, sizeof(*read.carried));
     for (size_t i = 0; i < read.n_carried; i++) {
         struct fr_carried_key *key = &read.carried[i];
@@ -83,4 +109,11 @@ enum fr_status fr_store_section_parse(const uint8_t *bytes, size_t size, struct 
     }
     *out = read;
     return FR_OK;
+}
+
+void fr_store_section_release(struct fr_store_section *section)
+{
+    free(section->tables);
+    free(section->carried);
+    *section = (struct fr_store_section){0};
 }

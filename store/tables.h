@@ -1,4 +1,8 @@
-/* The store's own structures: store -> tables -> shards. Private to this module.
+/* The store's own structures: store -> sub-tables -> shards. Private to this module.
+ *
+ * A table of the configuration has a sub-table for each domain of the state (scale.domains): the
+ * table's keys in one range, with an equal share of the table's limits. What follows from the
+ * number or the order of a table's keys follows from one sub-table's, so domains can be apart.
  *
  * A shard is what one worker handles at a time: an index, entries and rows, the dirty keys of the
  * open epoch, and counters. The state's keyed order, a function of the key alone, gives a key's
@@ -48,8 +52,10 @@ struct fr_shard {
     struct fr_store_counts counts;
 };
 
+/* A sub-table. */
 struct fr_table {
-    struct fr_store_table spec;
+    struct fr_store_table spec; /* of the table, with this sub-table's share of the limits */
+    uint32_t number;            /* in images: fr_subtable of table and domain */
     uint64_t random_stream;     /* XXH3 of the table's name */
     size_t row_bytes;           /* bytes of a row's floats */
     size_t image_size;          /* bytes of a row image */
@@ -68,14 +74,26 @@ struct fr_store_slot {
 struct fr_plan;
 struct fr_cut;
 
+_Static_assert((int)FR_TABLES_MAX <= 1 << FR_SUBTABLE_BITS, "a table is in the low bits of a sub-table's number");
+_Static_assert(FR_DOMAINS_MAX <= FR_BLOCK_TABLES >> FR_SUBTABLE_BITS, "no sub-table has the number of a block");
+
 struct fr_store {
     uint64_t seed;
     struct fr_order order;
     struct fr_durable *durable; /* owner of the cold store; NULL: there is none */
     struct fr_pool *pool;
-    uint32_t n_tables, n_slots;
+    uint32_t n_domains;    /* at least 1 */
+    uint32_t n_configured; /* tables of the configuration */
+    uint32_t n_tables;     /* sub-tables: n_domains * n_configured */
+    uint32_t n_slots;
+    /* [n_tables] by domain, then table: in the order of their numbers in images */
     struct fr_table *tables;
     struct fr_store_slot *slots;
+    /* [n_tables] scratch of expiry: the slices that are due */
+    struct fr_due_slice {
+        struct fr_table *table;
+        uint64_t slice;
+    } * due;
     struct fr_plan *plan; /* scratch of the last plan, from which fr_store_undo restores */
     /* how many of the last plans (at most 2) can be undone, because nothing else has changed the
      * store since */
@@ -89,9 +107,10 @@ struct fr_store {
     uint64_t looked_folded;        /* the folded epoch when the look began */
     /* only unfolded rows were restored; the others are read when a batch needs them */
     bool restores_hot;
-    uint64_t limit;            /* bytes that indexes, entries and rows may take; 0: no limit */
-    pthread_mutex_t lock;      /* guards `failure`, which any worker may set */
-    pthread_mutex_t scan_lock; /* guards the scans of all tables */
+    struct fr_buffer *restoring; /* [n_domains] sections "store", kept during recovery */
+    uint64_t limit;              /* bytes that indexes, entries and rows may take; 0: no limit */
+    pthread_mutex_t lock;        /* guards `failure`, which any worker may set */
+    pthread_mutex_t scan_lock;   /* guards the scans of all tables */
     struct fr_err failure;
     struct fr_cut *cut; /* scratch of fr_store_cut */
 };
@@ -99,6 +118,24 @@ struct fr_store {
 static inline size_t fr_shard_of(uint64_t hash)
 {
     return (size_t)(hash >> (64 - FR_SHARD_BITS));
+}
+
+/* The sub-table of a table of the configuration in a domain. */
+static inline struct fr_table *fr_store_subtable(const struct fr_store *store, uint32_t table, uint32_t domain)
+{
+    return &store->tables[(size_t)domain * store->n_configured + table];
+}
+
+static inline struct fr_table *fr_store_subtable_of(const struct fr_store *store, uint32_t table, uint64_t key)
+{
+    return fr_store_subtable(store, table, fr_key_domain(key, store->n_domains));
+}
+
+/* The sub-table with a number of an image; NULL: the store has no such sub-table. */
+static inline struct fr_table *fr_store_numbered(const struct fr_store *store, uint32_t number)
+{
+    uint32_t table = fr_subtable_table(number), domain = number >> FR_SUBTABLE_BITS;
+    return table < store->n_configured && domain < store->n_domains ? fr_store_subtable(store, table, domain) : NULL;
 }
 
 static inline struct fr_store_counts fr_table_counts(const struct fr_table *table)
@@ -113,8 +150,11 @@ static inline struct fr_store_counts fr_table_counts(const struct fr_table *tabl
 struct fr_plan *fr_plan_new(struct fr_store *store);
 void fr_plan_free(struct fr_plan *plan);
 size_t fr_plan_bytes(const struct fr_plan *plan);
-/* Stages the section "expiry" if a slice has run since the last cut. */
+/* Stages the sections "expiry" of the domains in which a slice has run since the last cut. */
 void fr_expiry_cut(struct fr_store *store, struct fr_stage *stage);
+/* FR_E_CORRUPT, FR_E_MISMATCH as for fr_store_restore_end. */
+enum fr_status fr_expiry_restore(struct fr_store *store, uint32_t domain, const uint8_t *bytes,
+                                 size_t size) FR_MUST_CHECK;
 
 struct fr_cut *fr_cut_new(const struct fr_store *store);
 void fr_cut_free(struct fr_cut *cut);

@@ -74,24 +74,24 @@ static enum fr_status take_image(void *self, size_t index, uint64_t hash, const 
 }
 
 /* Asks the cold store for the keys listed as missing. */
-static void fetch_missing(struct fr_plan *plan, uint32_t t, struct plan_fetched *fetched, size_t n)
+static void fetch_missing(struct fr_plan *plan, const struct fr_table *table, struct plan_fetched *fetched, size_t n)
 {
     struct fr_err err = {.status = FR_OK};
-    struct fetching fetching = {.table = &plan->store->tables[t], .fetched = fetched};
+    struct fetching fetching = {.table = table, .fetched = fetched};
     struct fr_durable_reader reader = {&fetching, take_image};
     qsort(fetched->missing, n, sizeof(*fetched->missing), compare_hashes);
-    if (fr_durable_fetch(plan->store->durable, t, fetched->missing, n, &reader, &err) != FR_OK)
+    if (fr_durable_fetch(plan->store->durable, table->number, fetched->missing, n, &reader, &err) != FR_OK)
         fr_tier_fail(plan->store, &err);
 }
 
 /* Lists the keys that have no entry and were not asked for yet. */
-static size_t list_missing(struct fr_plan *plan, uint32_t t, uint32_t s, bool ahead)
+static size_t list_missing(struct fr_plan *plan, uint32_t t, uint32_t p, bool ahead)
 {
-    struct plan_table *scratch = &plan->tables[t];
-    struct plan_fetched *fetched = &scratch->fetched[s];
-    struct plan_key *keys = scratch->keys + scratch->begin[s];
-    const struct fr_shard *shard = &plan->store->tables[t].shards[s];
-    uint32_t n_keys = scratch->n_unique[s];
+    struct plan_place *place = &plan->tables[t].places[p];
+    struct plan_fetched *fetched = &place->fetched;
+    struct plan_key *keys = plan->tables[t].keys + place->begin;
+    const struct fr_shard *shard = fr_plan_shard(plan, t, p);
+    uint32_t n_keys = place->n_unique;
     size_t n = 0;
     if (n_keys > fetched->capacity_missing) {
         fetched->capacity_missing = n_keys + n_keys / 2;
@@ -111,16 +111,16 @@ static size_t list_missing(struct fr_plan *plan, uint32_t t, uint32_t s, bool ah
     return n;
 }
 
-void fr_tier_fetch(struct fr_plan *plan, uint32_t t, uint32_t s)
+void fr_tier_fetch(struct fr_plan *plan, uint32_t t, uint32_t p)
 {
-    struct plan_fetched *fetched = &plan->tables[t].fetched[s];
+    struct plan_fetched *fetched = &plan->tables[t].places[p].fetched;
     fetched->n = 0;
     fr_buffer_clear(&fetched->bytes);
-    if (plan->store->tables[t].shards[s].evicted == 0)
+    if (fr_plan_shard(plan, t, p)->evicted == 0)
         return;
-    size_t n = list_missing(plan, t, s, true);
+    size_t n = list_missing(plan, t, p, true);
     if (n > 0)
-        fetch_missing(plan, t, fetched, n);
+        fetch_missing(plan, fr_plan_subtable(plan, t, p), fetched, n);
 }
 
 void fr_tier_enter(const struct fr_table *table, struct fr_shard *shard, uint64_t hash, uint8_t kind,
@@ -173,32 +173,33 @@ void fr_tier_remove(struct fr_store *store, struct fr_shard *shard, const struct
     shard->evicted--;
 }
 
-static void enter_fetched(struct fr_plan *plan, uint32_t t, uint32_t s)
+static void enter_fetched(struct fr_plan *plan, uint32_t t, uint32_t p)
 {
-    const struct fr_table *table = &plan->store->tables[t];
-    struct plan_fetched *fetched = &plan->tables[t].fetched[s];
+    const struct fr_table *table = fr_plan_subtable(plan, t, p);
+    struct fr_shard *shard = fr_plan_shard(plan, t, p);
+    struct plan_fetched *fetched = &plan->tables[t].places[p].fetched;
     for (size_t i = 0; i < fetched->n; i++) {
         const struct plan_image *image = &fetched->images[i];
         /* the key may have expired since the look: then it has a dead entry */
-        if (fr_shard_find(&table->shards[s], image->hash) != FR_NO_ENTRY)
+        if (fr_shard_find(shard, image->hash) != FR_NO_ENTRY)
             continue;
-        if (is_counted(plan->store, &table->shards[s]))
-            fr_tier_enter(table, &table->shards[s], image->hash, image->kind, fetched->bytes.data + image->at);
+        if (is_counted(plan->store, shard))
+            fr_tier_enter(table, shard, image->hash, image->kind, fetched->bytes.data + image->at);
     }
     fetched->n = 0;
     fr_buffer_clear(&fetched->bytes);
 }
 
-void fr_tier_take(struct fr_plan *plan, uint32_t t, uint32_t s)
+void fr_tier_take(struct fr_plan *plan, uint32_t t, uint32_t p)
 {
-    enter_fetched(plan, t, s);
-    if (plan->store->tables[t].shards[s].evicted == 0)
+    enter_fetched(plan, t, p);
+    if (fr_plan_shard(plan, t, p)->evicted == 0)
         return;
-    size_t n = list_missing(plan, t, s, false);
+    size_t n = list_missing(plan, t, p, false);
     if (n == 0)
         return;
-    fetch_missing(plan, t, &plan->tables[t].fetched[s], n);
-    enter_fetched(plan, t, s);
+    fetch_missing(plan, fr_plan_subtable(plan, t, p), &plan->tables[t].places[p].fetched, n);
+    enter_fetched(plan, t, p);
 }
 
 void fr_tier_fail(struct fr_store *store, const struct fr_err *err)

@@ -5,12 +5,12 @@
 
 #include "plan.h"
 
-/* Reads the images of a shard's keys that are not in memory into the plan's scratch and records
- * which keys were asked for. Changes nothing else. */
-void fr_tier_fetch(struct fr_plan *plan, uint32_t t, uint32_t s);
+/* Reads the images of the keys at place p of table t that are not in memory into the plan's scratch
+ * and records which keys were asked for. Changes nothing else. */
+void fr_tier_fetch(struct fr_plan *plan, uint32_t t, uint32_t p);
 /* Before the keys are resolved: makes entries of the fetched images, and fetches the images that
  * are still missing, because a key left memory after the look or there was no look. */
-void fr_tier_take(struct fr_plan *plan, uint32_t t, uint32_t s);
+void fr_tier_take(struct fr_plan *plan, uint32_t t, uint32_t p);
 /* Makes an entry from an image of the cold store, for a key without an entry. The entry is clean,
  * and the key is already counted. */
 void fr_tier_enter(const struct fr_table *table, struct fr_shard *shard, uint64_t hash, uint8_t kind,

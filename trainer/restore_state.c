@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "store/section.h"
 
 static enum fr_status restore_history(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
 {
@@ -36,10 +35,9 @@ struct restoring {
     fr_section_restore *other;
     void *other_self;
     void (*progress)(void *self, uint64_t done, uint64_t total);
-    uint8_t *dense;                   /* [parameters] which of its sections were read: DENSE_* */
-    bool store, own, shared, metrics; /* which of the other sections were read */
-    struct fr_buffer store_section;
-    enum fr_status begun; /* the result of fr_store_restore_begin */
+    uint8_t *dense;            /* [parameters] which of its sections were read: DENSE_* */
+    bool own, shared, metrics; /* which of the other sections were read */
+    enum fr_status begun;      /* the result of fr_store_restore_begin */
     struct fr_err err;
     struct fr_metrics_restore tasks;
 };
@@ -102,14 +100,9 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
 {
     struct restoring *restoring = self;
     struct fr_trainer *trainer = restoring->trainer;
-    if (strcmp(name, FR_SECTION_EXPIRY) == 0)
-        return fr_store_restore_expiry(trainer->store, bytes, size);
-    if (strcmp(name, FR_SECTION_STORE) == 0) {
-        restoring->store = true;
-        /* used after the images were read */
-        fr_buffer_append(&restoring->store_section, bytes, size);
-        return FR_OK;
-    }
+    enum fr_status stored = fr_store_restore_section(trainer->store, name, bytes, size);
+    if (stored != FR_E_NOT_FOUND)
+        return stored;
     if (strcmp(name, FR_SECTION_TRAINER) == 0) {
         restoring->own = true;
         return restore_history(trainer, bytes, size);
@@ -136,8 +129,7 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
 static enum fr_status check_whole(const struct restoring *restoring, struct fr_err *err)
 {
     struct fr_trainer *trainer = restoring->trainer;
-    const char *missing = !restoring->store     ? "store"
-                          : !restoring->own     ? "trainer"
+    const char *missing = !restoring->own       ? "trainer"
                           : !restoring->metrics ? "metrics"
                           : !restoring->shared  ? "dense_state"
                                                 : NULL;
@@ -165,9 +157,7 @@ static bool wants_cold(void *self)
 {
     struct restoring *restoring = self;
     bool wants = true;
-    if (restoring->store)
-        restoring->begun = fr_store_restore_begin(restoring->trainer->store, restoring->store_section.data,
-                                                  restoring->store_section.size, &wants, &restoring->err);
+    restoring->begun = fr_store_restore_begin(restoring->trainer->store, &wants, &restoring->err);
     return wants;
 }
 
@@ -204,12 +194,8 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
         if (err)
             *err = restoring.err;
     }
-    if (status == FR_OK && restoring.store) {
-        status = fr_store_restore_section(trainer->store, restoring.store_section.data, restoring.store_section.size);
-        if (status != FR_OK)
-            fr_err_set(err, status, "the section \"store\" was refused (%s)", fr_status_name(status));
-    }
-    fr_buffer_release(&restoring.store_section);
+    if (status == FR_OK)
+        status = fr_store_restore_end(trainer->store, err);
     if (status == FR_OK)
         status = check_whole(&restoring, err);
     free(restoring.dense);

@@ -44,7 +44,8 @@ typedef enum fr_status (*cold_visit)(void *self, const struct fr_image *image, u
 enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *range, cold_visit visit, void *self,
                             struct fr_err *err) FR_MUST_CHECK;
 /* The first table, from `from` on, that has images. FR_EOF: there is none. */
-enum fr_status fr_cold_next_table(struct fr_cold *cold, uint32_t from, uint32_t *out, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_next_table(struct fr_cold *cold, uint32_t from, const struct fr_cold_snapshot *at, uint32_t *out,
+                                  struct fr_err *err) FR_MUST_CHECK;
 /* Point reads of distinct, ascending hashes. visit is called for each of them in order; image is
  * NULL if there is none. An error of visit ends the reads and is returned. Thread: any. */
 typedef enum fr_status (*cold_fetched)(void *self, size_t index, uint64_t hash, const struct fr_image *image);

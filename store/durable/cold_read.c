@@ -135,10 +135,11 @@ enum fr_status fr_cold_walk_through(struct fr_cold *cold, const struct fr_cold_r
     return status != FR_OK ? status : end;
 }
 
-enum fr_status fr_cold_next_table(struct fr_cold *cold, uint32_t from, uint32_t *out, struct fr_err *err)
+enum fr_status fr_cold_next_table(struct fr_cold *cold, uint32_t from, const struct fr_cold_snapshot *at, uint32_t *out,
+                                  struct fr_err *err)
 {
     struct fr_cold_iterator it;
-    iterate_from(cold, from, NULL, NULL, &it);
+    iterate_from(cold, from, NULL, at, &it);
     const uint8_t *key;
     size_t key_size;
     bool found = iterate_get(&it, &key, &key_size) && key_size >= 4 && cold_take_be(key, 4) <= FR_IMAGE_TABLE_MAX;

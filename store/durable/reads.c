@@ -152,6 +152,13 @@ void fr_durable_view_close(struct fr_durable_view *view)
     free(view);
 }
 
+enum fr_status fr_durable_view_next_table(struct fr_durable_view *view, uint32_t from, uint32_t *out,
+                                          struct fr_err *err)
+{
+    enum fr_status status = fr_durable_check(view->durable, false, err);
+    return status == FR_OK ? fr_cold_next_table(view->durable->cold, from, view->at, out, err) : status;
+}
+
 enum fr_status fr_durable_view_scan(struct fr_durable_view *view, uint32_t table, uint64_t first,
                                     const struct fr_durable_reader *reader, struct fr_err *err)
 {

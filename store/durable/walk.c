@@ -162,7 +162,7 @@ static enum fr_status find_tables(struct walk *walk)
     uint32_t table = 0;
     enum fr_status status = FR_OK;
     while (status == FR_OK) {
-        status = fr_cold_next_table(walk->durable->cold, table, &table, &err);
+        status = fr_cold_next_table(walk->durable->cold, table, NULL, &table, &err);
         if (status != FR_OK)
             break;
         walk->tables = fr_realloc(walk->tables, walk->n_tables + 1, sizeof(*walk->tables));

@@ -99,8 +99,7 @@ struct restored {
     struct fr_store *store; /* NULL: only counted */
     struct lane lanes[LANES_MAX];
     uint64_t images, bytes; /* of all lanes */
-    struct fr_buffer section;
-    enum fr_status begun; /* of fr_store_restore_begin */
+    enum fr_status begun;   /* of fr_store_restore_begin */
     struct fr_err err;
 };
 
@@ -115,19 +114,17 @@ static enum fr_status restore_image(void *self, size_t thread, const struct fr_i
 static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     struct restored *restored = self;
-    if (strcmp(name, FR_SECTION_STORE) == 0)
-        fr_buffer_append(&restored->section, bytes, size);
-    return FR_OK;
+    enum fr_status status = restored->store ? fr_store_restore_section(restored->store, name, bytes, size) : FR_OK;
+    return status == FR_E_NOT_FOUND ? FR_OK : status;
 }
 
-/* Room for all images, whose number the section names. */
+/* Makes room for all images, whose number the sections of the store name. */
 static bool wants_cold(void *self)
 {
     struct restored *restored = self;
     bool wants = true;
     if (restored->store)
-        restored->begun = fr_store_restore_begin(restored->store, restored->section.data, restored->section.size,
-                                                 &wants, &restored->err);
+        restored->begun = fr_store_restore_begin(restored->store, &wants, &restored->err);
     return wants;
 }
 
@@ -148,12 +145,8 @@ static enum fr_status restore_into(struct fr_durable *durable, struct restored *
         status = restored->begun;
         *err = restored->err;
     }
-    if (status == FR_OK && restored->store) {
-        status = fr_store_restore_section(restored->store, restored->section.data, restored->section.size);
-        if (status != FR_OK)
-            fr_err_set(err, status, "the section \"store\" was refused (%s)", fr_status_name(status));
-    }
-    fr_buffer_release(&restored->section);
+    if (status == FR_OK && restored->store)
+        status = fr_store_restore_end(restored->store, err);
     for (size_t i = 0; i < LANES_MAX; i++) {
         restored->images += restored->lanes[i].images;
         restored->bytes += restored->lanes[i].bytes;

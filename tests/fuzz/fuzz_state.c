@@ -103,7 +103,7 @@ static void section(const char *name, const uint8_t *data, size_t size)
     (void)!fr_trainer_section_parse(bytes, size, &history);
     (void)!fr_metrics_section_parse(bytes, size, &metrics);
     if (fr_store_section_parse(bytes, size, &store) == FR_OK)
-        free(store.carried);
+        fr_store_section_release(&store);
     free(bytes);
 }
 

@@ -145,7 +145,8 @@ static void put_store(struct fr_buffer *out)
 {
     struct fr_carried_key carried[2] = {{.key = 1, .seen_ms = 5, .table = 0, .count = 2},
                                         {.key = 2, .seen_ms = 5, .table = 1, .count = 1}};
-    struct fr_store_section section = {.n_tables = 2, .n_carried = 2, .carried = carried};
+    struct fr_store_section_table tables[2] = {0};
+    struct fr_store_section section = {.n_tables = 2, .tables = tables, .n_carried = 2, .carried = carried};
     fr_store_section_encode(&section, out);
 }
 

@@ -166,6 +166,27 @@ class Cases:
         public = {(row["table"], row["key"]) for row in map(json.loads, lines(self.dump.read_text())) if "table" in row}
         assert public == {(row["table"], row["key"]) for row in rows}
 
+    def a_state_of_three_domains_agrees_with_its_followers(self):
+        state, topic = self.train("domains", [f"scale.domains={PARTITIONS}"])
+        path = self.work.path / "domains.dump"
+        assert lines_of("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)[-1].startswith("verified:")
+        lines_of(*self.follow(topic, "--dump", path, state=state))
+        assert path.read_text() == tool("dump", "--state-dir", state)[1]
+        assert lines_of("state", state, "--images")[-1].startswith("checks passed=true")
+        private = [json.loads(line) for line in lines_of("dump", "--state-dir", state, "--private")]
+        keys = [(row["table"], int(row["key"])) for row in private if "key" in row]
+        assert keys == sorted(keys) and {key * PARTITIONS >> 64 for _, key in keys} == {0, 1, 2}, "by table and key, whatever the domain"
+        assert sum("store" in row for row in private) == 1 and sum("expiry" in row for row in private) == 1
+        row = next(row for row in private if "row" in row and int(row["key"]) * PARTITIONS >> 64 == 2)
+        found = json.loads(tool("row", "--state-dir", state, "--table", row["table"], "--key", row["key"])[1])
+        assert found["state"] == "row" and found["show"] == row["show"], found
+        daemon = self.work.daemon(CONFIG, self.work.path / "domains-1.log", self.sets("domains", "samples"), wait_http=False)
+        daemon.expect_exit(3)
+        # the state is restored, and nothing is left to train
+        again = self.work.daemon(CONFIG, self.work.path / "domains-again.log", [*self.sets("domains", "samples"), f"scale.domains={PARTITIONS}"], wait_http=False)
+        again.expect_exit(0)
+        assert [json.loads(line) for line in lines_of("dump", "--state-dir", state, "--private")] == private
+
     def published_values_are_the_exact_ones_rounded_to_f16(self):
         exact = {}
         for line in lines_of("dump", "--state-dir", self.state, "--private"):

@@ -67,10 +67,15 @@ struct importing {
     struct fr_order order;
     struct fr_durable *durable;
     struct fr_stage stage;
-    uint64_t epoch; /* the epoch that the stage becomes */
-    struct fr_store_section store;
+    uint64_t epoch;                 /* the epoch that the stage becomes */
+    struct fr_store_section *store; /* [domains] */
     uint64_t n_rows;
 };
+
+static uint32_t n_domains(const struct importing *im)
+{
+    return im->conf->domains > 1 ? im->conf->domains : 1;
+}
 
 /* ---- keys ---- */
 
@@ -131,12 +136,15 @@ static enum fr_status take_row(void *self, const struct fr_tool_import_row *row,
     if (!add_key(&im->keys[row->table], row->key))
         return fr_err_set(err, FR_E_INVALID, "key %" PRIu64 " of table %s comes twice", row->key, table->name);
     size_t bytes = im->layouts[row->table].row_floats * sizeof(float);
-    struct fr_image image = {
-        .key = row->key, .table = row->table, .size = (uint32_t)(FR_ROW_IMAGE_HEAD + bytes), .kind = FR_IMAGE_ROW};
+    uint32_t domain = fr_key_domain(row->key, n_domains(im));
+    struct fr_image image = {.key = row->key,
+                             .table = fr_subtable(row->table, domain),
+                             .size = (uint32_t)(FR_ROW_IMAGE_HEAD + bytes),
+                             .kind = FR_IMAGE_ROW};
     uint8_t *to = fr_stage_image(&im->stage, &image);
     memcpy(to, &row->head, FR_ROW_IMAGE_HEAD);
     memcpy(to + FR_ROW_IMAGE_HEAD, row->floats, bytes);
-    struct fr_store_section_table *counts = &im->store.tables[row->table];
+    struct fr_store_section_table *counts = &im->store[domain].tables[row->table];
     uint64_t shard = fr_order_hash(&im->order, row->key) >> 60;
     counts->rows[shard]++;
     counts->counts.rows++;
@@ -208,12 +216,15 @@ static void stage_sections(struct importing *im)
     struct fr_metrics_section metrics = {0};
     for (uint32_t t = 0; t < im->conf->n_tasks; t++)
         memcpy(history.tasks[t].name, im->conf->tasks[t].name, FR_NAME_MAX);
-    im->store.n_tables = im->conf->n_tables;
     fr_announcement_encode(&announcement, fr_stage_section(&im->stage, "announce"));
     fr_positions_encode(&positions, fr_stage_section(&im->stage, "positions"));
     fr_metrics_section_encode(&metrics, fr_stage_section(&im->stage, FR_SECTION_METRICS));
     fr_trainer_section_encode(&history, fr_stage_section(&im->stage, FR_SECTION_TRAINER));
-    fr_store_section_encode(&im->store, fr_stage_section(&im->stage, FR_SECTION_STORE));
+    for (uint32_t d = 0; d < n_domains(im); d++) {
+        char name[FR_SECTION_NAME_MAX];
+        fr_store_section_name(FR_SECTION_STORE, d, n_domains(im), name);
+        fr_store_section_encode(&im->store[d], fr_stage_section(&im->stage, name));
+    }
     stage_dense(im);
 }
 
@@ -303,6 +314,11 @@ static enum fr_status import_into(const struct fr_conf *conf, const struct sourc
     im->given = fr_alloc(fr_graph_parameter_count(im->graph) + 1, sizeof(*im->given));
     for (uint32_t t = 0; t < conf->n_tables; t++)
         fr_graph_row_layout(&conf->tables[t], &im->layouts[t]);
+    im->store = fr_alloc(n_domains(im), sizeof(*im->store));
+    for (uint32_t d = 0; d < n_domains(im); d++) {
+        im->store[d].n_tables = conf->n_tables;
+        im->store[d].tables = fr_alloc(conf->n_tables, sizeof(*im->store[d].tables));
+    }
     fr_stage_init(&im->stage);
     enum fr_status status = access(dir, F_OK) == 0 ? make_way(dir, err) : FR_OK;
     if (status == FR_OK && access(work, F_OK) == 0) /* an interrupted import left this directory */
@@ -319,6 +335,9 @@ static enum fr_status import_into(const struct fr_conf *conf, const struct sourc
     fr_graph_free(im->graph);
     for (uint32_t t = 0; t < conf->n_tables; t++)
         free(im->keys[t].keys);
+    for (uint32_t d = 0; d < n_domains(im); d++)
+        fr_store_section_release(&im->store[d]);
+    free(im->store);
     free(im->given);
     free(im);
     free(dir);

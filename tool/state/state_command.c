@@ -133,7 +133,7 @@ static void print_tables(struct report *report)
         printf("\n");
         count_images(report, t, &store.tables[t].counts);
     }
-    free(store.carried);
+    fr_store_section_release(&store);
 }
 
 static void print_announcement(const struct fr_tool_state *state)

@@ -20,11 +20,12 @@
  *     {"expiry":"0x.."}
  *     {"hash":"0x.."}
  *
- * Keys come by table name and key, then the blocks of gates' counters in the same order. A row is
- * its values, then the optimizer's state. Parameters come by name; where a moving average is
- * published, the line has "average":[..] too. Positions come by topic and partition. A half-life of
- * 0 is the whole lifetime, and the image is that of everything kept of the task, served scores and
- * groups included. "expiry" is there when slices have run.
+ * Keys come by table name and key, then the blocks of gates' counters in the same order, which in a
+ * state of several domains is followed by the domain. "store" and "expiry" are hashes over all
+ * domains. A row is its values, then the optimizer's state. Parameters come by name; where a moving
+ * average is published, the line has "average":[..] too. Positions come by topic and partition. A
+ * half-life of 0 is the whole lifetime, and the image is that of everything kept of the task,
+ * served scores and groups included. "expiry" is there when slices have run.
  *
  * Left out, because runs over the same log may differ there: wall times, Kafka timestamps, the
  * cluster's id, timeline and epoch numbers, whether the run was drained.
@@ -150,7 +151,7 @@ static void put_key(struct private *out, const struct fr_tool_state_key *key)
     struct fr_json *json = &out->json;
     bool block = key->kind == FR_IMAGE_BLOCK;
     fr_json_object(json, NULL);
-    fr_json_text(json, "table", tables[block ? key->table - FR_BLOCK_TABLES : key->table].name);
+    fr_json_text(json, "table", tables[fr_subtable_table(key->table)].name);
     fr_json_id(json, block ? "block" : "key", key->key);
     if (block) {
         fr_json_hash(json, "image", fr_xxh3(key->bytes, key->size));
@@ -304,17 +305,54 @@ static void put_trainer(struct private *out)
     end_line(out);
 }
 
+static int compare_carried(const void *left, const void *right)
+{
+    const struct fr_carried_key *a = left, *b = right;
+    if (a->table != b->table)
+        return a->table < b->table ? -1 : 1;
+    return (a->key > b->key) - (a->key < b->key);
+}
+
+/* If the sections of all domains are equal, because their sweeps stand at the same place, the hash
+ * is that of one of them, as for a state of one domain. */
+static void put_expiry(struct private *out)
+{
+    struct fr_xxh3_stream *hash = fr_xxh3_stream_new();
+    const struct fr_buffer *first = NULL;
+    bool equal = true;
+    for (size_t i = 0; i < out->state->n_sections; i++) {
+        const struct fr_tool_state_section *section = &out->state->sections[i];
+        const struct fr_buffer *bytes = &section->bytes;
+        uint32_t domain;
+        if (!fr_store_section_is(section->name, FR_SECTION_EXPIRY, &domain))
+            continue;
+        first = first ? first : bytes;
+        equal = equal && bytes->size == first->size && memcmp(bytes->data, first->data, bytes->size) == 0;
+        fr_xxh3_stream_update(hash, section->name, strlen(section->name));
+        fr_xxh3_stream_update(hash, bytes->data, bytes->size);
+    }
+    if (first)
+        put_hash(out, "expiry", equal ? fr_xxh3(first->data, first->size) : fr_xxh3_stream_digest(hash));
+    fr_xxh3_stream_free(hash);
+}
+
+/* The store's numbers, summed over the domains. */
 static void put_store(struct private *out)
 {
-    const struct fr_buffer *store = fr_tool_state_find_section(out->state, FR_SECTION_STORE);
-    const struct fr_buffer *expiry = fr_tool_state_find_section(out->state, FR_SECTION_EXPIRY);
-    if (!store) {
-        out->status = fr_err_set(out->err, FR_E_CORRUPT, "the section \"" FR_SECTION_STORE "\" is missing");
+    struct fr_store_section store;
+    struct fr_buffer bytes = {0};
+    out->status = fr_tool_store_section(out->state, &store, out->err);
+    if (out->status != FR_OK)
         return;
-    }
-    put_hash(out, "store", fr_xxh3(store->data, store->size));
-    if (expiry)
-        put_hash(out, "expiry", fr_xxh3(expiry->data, expiry->size));
+    for (size_t i = 0; i < store.n_carried; i++)
+        store.carried[i].table = fr_subtable_table(store.carried[i].table);
+    if (store.n_carried > 0)
+        qsort(store.carried, store.n_carried, sizeof(*store.carried), compare_carried);
+    fr_store_section_encode(&store, &bytes);
+    put_hash(out, "store", fr_xxh3(bytes.data, bytes.size));
+    put_expiry(out);
+    fr_store_section_release(&store);
+    fr_buffer_release(&bytes);
 }
 
 static void put_metrics(struct private *out)

@@ -75,7 +75,7 @@ static uint8_t *take_bytes(struct fr_tool_state *state, size_t size)
 
 static enum fr_status take_row(struct fr_tool_state *state, struct fr_tool_state_key *key, const struct fr_image *image)
 {
-    size_t published = FR_ROW_IMAGE_HEAD + (size_t)state->settings.tables[image->table].value_floats * sizeof(float);
+    size_t published = FR_ROW_IMAGE_HEAD + (size_t)state->settings.tables[key->table].value_floats * sizeof(float);
     if (image->size < published || (image->size - FR_ROW_IMAGE_HEAD) % sizeof(float) != 0)
         return FR_E_CORRUPT;
     uint32_t size = state->depth == FR_STATE_PUBLIC ? (uint32_t)published : image->size;
@@ -89,7 +89,7 @@ static enum fr_status take_row(struct fr_tool_state *state, struct fr_tool_state
 /* Keeps blocks of a gate's counters next to the keys. Only the private dump shows them. */
 static enum fr_status take_block(struct fr_tool_state *state, const struct fr_image *image)
 {
-    if (image->table < FR_BLOCK_TABLES || image->table - FR_BLOCK_TABLES >= state->settings.n_tables)
+    if (image->table < FR_BLOCK_TABLES || fr_subtable_table(image->table) >= state->settings.n_tables)
         return FR_E_CORRUPT;
     if (state->depth != FR_STATE_PRIVATE)
         return FR_OK;
@@ -112,15 +112,16 @@ static enum fr_status visit_image(void *self, size_t thread, const struct fr_ima
 {
     (void)thread; /* one thread, for an exact order */
     struct fr_tool_state *state = self;
-    if (!is_wanted(state, image->table, image->key))
-        return FR_OK;
+    uint32_t table = fr_subtable_table(image->table);
     if (image->kind == FR_IMAGE_BLOCK && state->n_keys < KEYS_MAX)
-        return take_block(state, image);
-    if (image->table >= state->settings.n_tables || state->n_keys >= KEYS_MAX)
+        return state->depth == FR_STATE_KEY ? FR_OK : take_block(state, image);
+    if (!is_wanted(state, table, image->key))
+        return FR_OK;
+    if (image->table >= FR_BLOCK_TABLES || table >= state->settings.n_tables || state->n_keys >= KEYS_MAX)
         return FR_E_CORRUPT;
     if (image->kind == FR_IMAGE_PENDING && image->size != FR_PENDING_IMAGE_SIZE)
         return FR_E_CORRUPT;
-    struct fr_tool_state_key *key = find_or_add(state, image->table, image->key);
+    struct fr_tool_state_key *key = find_or_add(state, table, image->key);
     key->kind = image->kind;
     key->reason = image->reason;
     if (image->kind == FR_IMAGE_ROW)
@@ -159,23 +160,24 @@ const struct fr_buffer *fr_tool_state_find_section(const struct fr_tool_state *s
 static enum fr_status take_carried(struct fr_tool_state *state, struct fr_err *err)
 {
     struct fr_store_section store = {0};
-    if (!fr_tool_state_find_section(state, FR_SECTION_STORE))
+    if (!fr_tool_has_store_section(state))
         return FR_OK;
     enum fr_status status = fr_tool_store_section(state, &store, err);
     for (size_t i = 0; status == FR_OK && i < store.n_carried; i++) {
         const struct fr_carried_key *carried = &store.carried[i];
-        if (carried->table >= state->settings.n_tables) {
+        uint32_t table = fr_subtable_table(carried->table);
+        if (carried->table >= FR_BLOCK_TABLES || table >= state->settings.n_tables) {
             status = fr_err_set(err, FR_E_CORRUPT, "section \"store\" names table %" PRIu32, carried->table);
             break;
         }
-        if (!is_wanted(state, carried->table, carried->key))
+        if (!is_wanted(state, table, carried->key))
             continue;
-        struct fr_tool_state_key *key = find_or_add(state, carried->table, carried->key);
+        struct fr_tool_state_key *key = find_or_add(state, table, carried->key);
         key->kind = FR_IMAGE_PENDING;
         key->count = carried->count;
         key->seen_ms = carried->seen_ms;
     }
-    free(store.carried);
+    fr_store_section_release(&store);
     return status;
 }
 
@@ -198,20 +200,27 @@ static void rank_tables(struct fr_tool_state *state)
     free(tables);
 }
 
-/* Compares by the order of the dumps. During sorting, `table` holds the table's rank. */
+static uint32_t without_domain(uint32_t number)
+{
+    return (number & FR_BLOCK_TABLES) | fr_subtable_table(number);
+}
+
+/* Compares by the order of the dumps. During sorting, `table` holds the table's rank. Blocks come
+ * after all keys; blocks of one number in several domains come by domain. */
 static int compare_keys(const void *left, const void *right)
 {
     const struct fr_tool_state_key *a = left, *b = right;
-    if (a->table != b->table)
-        return a->table < b->table ? -1 : 1;
-    return (a->key > b->key) - (a->key < b->key);
+    if (without_domain(a->table) != without_domain(b->table))
+        return without_domain(a->table) < without_domain(b->table) ? -1 : 1;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return (a->table > b->table) - (a->table < b->table);
 }
 
-/* Blocks rank after all keys. */
-static uint32_t rank_of(const struct fr_tool_state *state, uint32_t table)
+/* Replaces the table in a number of a table or of a block. */
+static uint32_t with_table(uint32_t number, const uint32_t *tables)
 {
-    return table < FR_BLOCK_TABLES ? state->table_rank[table]
-                                   : FR_BLOCK_TABLES + state->table_rank[table - FR_BLOCK_TABLES];
+    return number - fr_subtable_table(number) + tables[fr_subtable_table(number)];
 }
 
 static void sort_keys(struct fr_tool_state *state)
@@ -224,7 +233,7 @@ static void sort_keys(struct fr_tool_state *state)
             (key.kind == FR_IMAGE_PENDING && state->depth == FR_STATE_PUBLIC))
             continue;
         state->n_rows += key.kind == FR_IMAGE_ROW;
-        key.table = rank_of(state, key.table);
+        key.table = with_table(key.table, state->table_rank);
         state->keys[n++] = key;
     }
     state->n_keys = n;
@@ -236,9 +245,7 @@ static void sort_keys(struct fr_tool_state *state)
     for (uint32_t t = 0; t < n_tables; t++)
         table_of[state->table_rank[t]] = t;
     for (size_t i = 0; i < n; i++)
-        state->keys[i].table = state->keys[i].table < FR_BLOCK_TABLES
-                                   ? table_of[state->keys[i].table]
-                                   : FR_BLOCK_TABLES + table_of[state->keys[i].table - FR_BLOCK_TABLES];
+        state->keys[i].table = with_table(state->keys[i].table, table_of);
     free(table_of);
 }
 

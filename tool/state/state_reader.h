@@ -15,13 +15,13 @@ enum fr_tool_state_depth { FR_STATE_SECTIONS, FR_STATE_KEY, FR_STATE_PUBLIC, FR_
 
 struct fr_tool_state_key {
     uint64_t key;
+    /* the table, whatever the domain; of a block, FR_BLOCK_TABLES + its sub-table */
     uint32_t table;
     uint8_t kind;    /* enum fr_image_kind; absent only with FR_STATE_KEY */
     uint8_t reason;  /* enum fr_absent_reason; valid for absent keys */
     uint32_t count;  /* valid for pending keys */
     int64_t seen_ms; /* valid for pending keys */
     uint32_t size;   /* bytes in `bytes` */
-    /* Of a block, `table` is FR_BLOCK_TABLES + its table. */
     /* Of a row: struct fr_row_head, then floats (FR_STATE_PUBLIC: value_floats of them). */
     const uint8_t *bytes;
 };

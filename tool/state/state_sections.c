@@ -2,7 +2,9 @@
 #include "state/state_sections.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/check.h"
 #include "base/hash.h"
 
 static enum fr_status refuse(enum fr_status status, const char *name, struct fr_err *err)
@@ -23,12 +25,70 @@ enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct
                   err);
 }
 
+static bool is_store_section(const struct fr_tool_state_section *section)
+{
+    uint32_t domain;
+    return fr_store_section_is(section->name, FR_SECTION_STORE, &domain);
+}
+
+bool fr_tool_has_store_section(const struct fr_tool_state *state)
+{
+    for (size_t i = 0; i < state->n_sections; i++)
+        if (is_store_section(&state->sections[i]))
+            return true;
+    return false;
+}
+
+static void add_table(struct fr_store_section_table *sum, const struct fr_store_section_table *part)
+{
+    for (size_t i = 0; i < FR_STORE_COUNTS; i++)
+        sum->counts.of[i] += part->counts.of[i];
+    for (uint32_t s = 0; s < FR_SHARDS; s++) {
+        sum->rows[s] += part->rows[s];
+        sum->pending[s] += part->pending[s];
+    }
+    if (sum->slice_bits != part->slice_bits)
+        sum->slice_bits = (uint32_t)fr_fmix64((uint64_t)sum->slice_bits << 32 | part->slice_bits);
+}
+
+/* Takes the section of the first domain as it is, and adds the others. Releases `part`. */
+static enum fr_status add_domain(struct fr_store_section *sum, struct fr_store_section *part)
+{
+    if (!sum->tables) {
+        *sum = *part;
+        return FR_OK;
+    }
+    enum fr_status status = sum->n_tables == part->n_tables ? FR_OK : FR_E_CORRUPT;
+    for (uint32_t t = 0; t < sum->n_tables && status == FR_OK; t++)
+        add_table(&sum->tables[t], &part->tables[t]);
+    sum->carried = fr_realloc(sum->carried, sum->n_carried + part->n_carried + 1, sizeof(*sum->carried));
+    memcpy(sum->carried + sum->n_carried, part->carried, part->n_carried * sizeof(*part->carried));
+    sum->n_carried += part->n_carried;
+    fr_store_section_release(part);
+    return status;
+}
+
 enum fr_status fr_tool_store_section(const struct fr_tool_state *state, struct fr_store_section *out,
                                      struct fr_err *err)
 {
-    const struct fr_buffer *section = fr_tool_state_find_section(state, FR_SECTION_STORE);
-    return refuse(section ? fr_store_section_parse(section->data, section->size, out) : FR_E_NOT_FOUND,
-                  FR_SECTION_STORE, err);
+    enum fr_status status = FR_E_NOT_FOUND;
+    struct fr_store_section sum = {0};
+    for (size_t i = 0; i < state->n_sections; i++) {
+        struct fr_store_section part;
+        const struct fr_buffer *bytes = &state->sections[i].bytes;
+        if (!is_store_section(&state->sections[i]))
+            continue;
+        status = fr_store_section_parse(bytes->data, bytes->size, &part);
+        if (status == FR_OK)
+            status = add_domain(&sum, &part);
+        if (status != FR_OK)
+            break;
+    }
+    if (status == FR_OK)
+        *out = sum;
+    else
+        fr_store_section_release(&sum);
+    return refuse(status, FR_SECTION_STORE, err);
 }
 
 enum fr_status fr_tool_positions_section(const struct fr_tool_state *state, struct fr_positions *out,

@@ -13,7 +13,9 @@
 
 enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct fr_trainer_history *out,
                                        struct fr_err *err) FR_MUST_CHECK;
-/* The caller frees the section's carried keys. */
+/* The sections "store" of all domains as one: counts, rows and pending keys are sums. Where domains
+ * differ in a table's slice_bits, the number is a hash of all of them. Release it on success. */
+bool fr_tool_has_store_section(const struct fr_tool_state *state);
 enum fr_status fr_tool_store_section(const struct fr_tool_state *state, struct fr_store_section *out,
                                      struct fr_err *err) FR_MUST_CHECK;
 /* Release with fr_positions_release, also after an error. */

@@ -1,7 +1,9 @@
 /* Tables of rows: entries, gates, expiry, dirty tracking, cuts, and eviction to the cold store
- * (docs/architecture.md, "The store"). There is one rule: the newest image of a key leaves memory
- * only when the epoch of its last change is folded. So the newest image of a key without an entry
- * is in the cold store, or there is none, and no result depends on where a key is.
+ * (docs/architecture.md, "The store"). A table here is one of the configuration; inside, it has a
+ * sub-table for each of conf->domains key ranges, with an equal share of the table's limits. There
+ * is one rule: the newest image of a key leaves memory only when the epoch of its last change is
+ * folded. So the newest image of a key without an entry is in the cold store, or there is none, and
+ * no result depends on where a key is.
  *
  * An entry is live (it has a row), pending (it has a count and a seen time) or dead (removed, and
  * its absence is not folded yet). A row has the values of all its parts, then the optimizer state
@@ -52,7 +54,8 @@ struct fr_store_options {
     const struct fr_store_table *tables; /* copied */
     uint64_t seed;
     struct fr_pool *pool; /* borrowed */
-    /* borrowed; gives each slot's table and whether the slot admits and touches */
+    /* borrowed; gives each slot's table and whether the slot admits and touches, and the number of
+     * domains (0: one) */
     const struct fr_conf *conf;
 };
 
@@ -76,9 +79,9 @@ void fr_store_rows_free(struct fr_rows *rows);
  * whole batch, before keys are deduplicated; an occurrence in a shared column counts once for each
  * trained sample of its group), admit keys, create rows, deduplicate, resolve keys to rows, touch
  * rows (seen = watermark_ms, show += occurrences, click += the sum of the positive first labels of
- * those samples) and mark rows dirty in the open epoch. Samples whose role is not FR_ROLE_TRAIN
- * only look rows up: they do not count, admit or touch. Slots with admit false neither count nor
- * admit. */
+ * those samples; with several domains, of labels rounded to 2^-20 and cut to 2^20) and mark rows
+ * dirty in the open epoch. Samples whose role is not FR_ROLE_TRAIN only look rows up: they do not
+ * count, admit or touch. Slots with admit false neither count nor admit. */
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows);
 
 /* Like fr_store_plan, for the batch after the one planned last, whose plan can still be undone: the
@@ -187,22 +190,25 @@ uint64_t fr_store_bytes(const struct fr_store *store);
  * it grows to the largest batch, stays, and belongs to what the process needs elsewhere. */
 uint64_t fr_store_kept_bytes(const struct fr_store *store);
 
-/* Begins recovery from the section "store", which gives the number of images. If all fit the limit,
- * room is made for them and *wants_cold is true. Otherwise *wants_cold is false: only images of
- * unfolded epochs are restored, and the other rows are read when a batch needs them. */
-enum fr_status fr_store_restore_begin(struct fr_store *store, const uint8_t *bytes, size_t size, bool *wants_cold,
-                                      struct fr_err *err) FR_MUST_CHECK;
-/* Recovery, before the first batch. fr_store_restore_image is a visitor for fr_durable_restore and
- * runs on that function's threads; FR_E_CORRUPT: the size of an image does not fit its table.
+/* Recovery, before the first batch: sections, then begin, then images, then the end. After an error
+ * only fr_store_free may be called.
  *
- * fr_store_restore_section is called after all images. FR_E_CORRUPT: the section counts fewer rows
- * and pending keys than the images gave or, if all images were requested, more. FR_E_MISMATCH: it
- * has another version or number of tables. After an error only fr_store_free may be called. */
+ * fr_store_restore_section takes the newest value of one of the store's sections (store/section.h).
+ * FR_E_NOT_FOUND: the section is not the store's. FR_E_MISMATCH: it is of another version, of
+ * another number of tables, or of a domain that the store does not have. FR_E_CORRUPT: it does not
+ * parse. Without sections "expiry", new sweeps begin. */
+enum fr_status fr_store_restore_section(struct fr_store *store, const char *name, const uint8_t *bytes,
+                                        size_t size) FR_MUST_CHECK;
+/* The sections "store" give the number of images. If all fit the limit, room is made for them and
+ * *wants_cold is true. Otherwise *wants_cold is false: only images of unfolded epochs are restored,
+ * and the other rows are read when a batch needs them. */
+enum fr_status fr_store_restore_begin(struct fr_store *store, bool *wants_cold, struct fr_err *err) FR_MUST_CHECK;
+/* A visitor for fr_durable_restore; runs on that function's threads. FR_E_CORRUPT: the image does
+ * not fit a table, or its key is not of the domain that its number names. */
 enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_image *image) FR_MUST_CHECK;
-enum fr_status fr_store_restore_section(struct fr_store *store, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
-/* Restores the section "expiry", at any point of recovery; without this section, new sweeps begin.
- * FR_E_CORRUPT, FR_E_MISMATCH as for fr_store_restore_section. */
-enum fr_status fr_store_restore_expiry(struct fr_store *store, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+/* FR_E_CORRUPT: a section "store" is missing, or counts fewer rows and pending keys than the images
+ * gave or, if all images were requested, more. FR_E_MISMATCH: as for fr_store_restore_section. */
+enum fr_status fr_store_restore_end(struct fr_store *store, struct fr_err *err) FR_MUST_CHECK;
 
 /* Numbers of a table, in the order in which section "store" and tools list them (store/section.h).
  * Those from `admitted` on count since the history began. */

@@ -18,9 +18,9 @@ struct fr_store_view {
 static inline enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint64_t key,
                                            struct fr_store_view *out)
 {
-    FR_CHECK(table < store->n_tables);
+    FR_CHECK(table < store->n_configured);
     *out = (struct fr_store_view){0};
-    const struct fr_table *t = &store->tables[table];
+    const struct fr_table *t = fr_store_subtable_of(store, table, key);
     uint64_t hash = fr_order_hash(&store->order, key);
     const struct fr_shard *shard = &t->shards[fr_shard_of(hash)];
     uint32_t number = fr_shard_find(shard, hash);

@@ -10,7 +10,7 @@
 #include "store/section.h"
 #include "store_state.h"
 
-enum { MODEL_TABLES = 3, MODEL_UNIVERSE = 1500, MODEL_PLACES = 4096 };
+enum { MODEL_TABLES = 3, MODEL_UNIVERSE = 1500, MODEL_PLACES = 4096, MODEL_DOMAINS = 3 };
 
 enum model_state { MODEL_ABSENT, MODEL_PENDING, MODEL_LIVE };
 
@@ -39,10 +39,13 @@ struct model {
     struct model_key keys[MODEL_TABLES][MODEL_UNIVERSE];
     struct model_image images[MODEL_TABLES][MODEL_UNIVERSE];
     struct fr_store_counts counts[MODEL_TABLES]; /* without rows and pending */
-    uint64_t pending[MODEL_TABLES][FR_SHARDS];
-    uint64_t rows[MODEL_TABLES];
-    uint32_t slice_bits[MODEL_TABLES];
-    uint64_t slices[MODEL_TABLES]; /* done in the current sweep */
+    uint32_t n_domains;
+    struct model_domain {
+        uint64_t pending[FR_SHARDS];
+        uint64_t rows;
+        uint32_t slice_bits;
+        uint64_t slices; /* done in the current sweep */
+    } of[MODEL_TABLES][MODEL_DOMAINS];
     uint64_t batch_number, epoch;
     int64_t watermark_ms;
 };
@@ -89,12 +92,35 @@ static inline uint32_t model_number(const struct model_fixed *fixed, uint64_t ke
     return fixed->places[at] - 1u;
 }
 
-static inline uint64_t model_pending(const struct model *m, uint32_t t)
+static inline uint64_t model_pending(const struct model_domain *of)
 {
     uint64_t sum = 0;
     for (uint32_t s = 0; s < FR_SHARDS; s++)
-        sum += m->pending[t][s];
+        sum += of->pending[s];
     return sum;
+}
+
+/* ---- domains: the keys of a third, by the top 32 bits ---- */
+
+static inline uint32_t model_domain_of(const struct model *m, uint32_t number)
+{
+    return (uint32_t)((test_key(number) >> 32) * m->n_domains >> 32);
+}
+
+static inline uint64_t model_share(const struct model *m, uint64_t limit, uint32_t domain)
+{
+    return limit / m->n_domains + (domain < limit % m->n_domains);
+}
+
+static inline struct fr_store_counts model_counts(const struct model *m, uint32_t t)
+{
+    struct fr_store_counts counts = m->counts[t];
+    counts.rows = counts.pending = 0;
+    for (uint32_t d = 0; d < m->n_domains; d++) {
+        counts.rows += m->of[t][d].rows;
+        counts.pending += model_pending(&m->of[t][d]);
+    }
+    return counts;
 }
 
 /* ---- rules ---- */
@@ -117,12 +143,13 @@ static inline uint8_t model_expires(const struct world *w, uint32_t t, const str
     return idle ? FR_ABSENT_IDLE : FR_ABSENT_SILENT;
 }
 
-/* Returns whether the shard has room for another pending key: each shard has an equal share of
- * pending_max. */
-static inline bool model_remembers(const struct model *m, const struct world *w, uint32_t t, uint32_t shard)
+/* Returns whether the shard has room for another pending key: each domain has an equal share of
+ * pending_max, and each shard has one of that. */
+static inline bool model_remembers(const struct model *m, const struct world *w, uint32_t t, uint32_t number)
 {
-    uint64_t most = w->tables[t].pending_max;
-    return m->pending[t][shard] < most / FR_SHARDS + (shard < most % FR_SHARDS);
+    uint32_t domain = model_domain_of(m, number), shard = model_shard(number);
+    uint64_t most = model_share(m, w->tables[t].pending_max, domain);
+    return m->of[t][domain].pending[shard] < most / FR_SHARDS + (shard < most % FR_SHARDS);
 }
 
 static inline bool model_in_slice(uint32_t number, uint32_t bits, uint64_t slice)
@@ -180,8 +207,9 @@ static inline void model_read(const struct model_fixed *fixed, struct model_batc
 static inline void model_admit(struct model *m, const struct model_fixed *fixed, uint32_t t, uint32_t number)
 {
     struct model_key *key = &m->keys[t][number];
+    struct model_domain *of = &m->of[t][model_domain_of(m, number)];
     if (key->state == MODEL_PENDING)
-        m->pending[t][model_shard(number)]--;
+        of->pending[model_shard(number)]--;
     key->state = MODEL_LIVE;
     key->dirty = true;
     key->count = 0;
@@ -189,7 +217,7 @@ static inline void model_admit(struct model *m, const struct model_fixed *fixed,
     key->click = 0;
     key->seen_ms = m->watermark_ms;
     memcpy(key->row, fixed->first[t][number], sizeof(key->row));
-    m->rows[t]++;
+    of->rows++;
     m->counts[t].admitted++;
 }
 
@@ -197,18 +225,18 @@ static inline void model_count(struct model *m, const struct model_fixed *fixed,
                                uint32_t number, uint32_t counted)
 {
     struct model_key *key = &m->keys[t][number];
-    uint32_t count = (key->state == MODEL_PENDING ? key->count : 0) + counted, shard = model_shard(number);
+    uint32_t count = (key->state == MODEL_PENDING ? key->count : 0) + counted;
     if (model_admits(w, t, count)) {
         model_admit(m, fixed, t, number);
         return;
     }
     m->counts[t].rejected += counted;
-    if (key->state == MODEL_ABSENT && !model_remembers(m, w, t, shard)) {
+    if (key->state == MODEL_ABSENT && !model_remembers(m, w, t, number)) {
         m->counts[t].unremembered++;
         return;
     }
     if (key->state == MODEL_ABSENT)
-        m->pending[t][shard]++;
+        m->of[t][model_domain_of(m, number)].pending[model_shard(number)]++;
     key->state = MODEL_PENDING;
     key->count = count;
     key->seen_ms = m->watermark_ms;
@@ -264,11 +292,12 @@ static inline void model_step(struct model *m, const struct model_fixed *fixed, 
 static inline void model_remove(struct model *m, uint32_t t, uint32_t number, uint8_t reason)
 {
     struct model_key *key = &m->keys[t][number];
+    struct model_domain *of = &m->of[t][model_domain_of(m, number)];
     if (key->state == MODEL_LIVE) {
-        m->rows[t]--;
+        of->rows--;
         m->counts[t].expired[reason]++;
     } else {
-        m->pending[t][model_shard(number)]--;
+        of->pending[model_shard(number)]--;
         m->counts[t].forgotten++;
     }
     if (!key->in_epoch) {
@@ -280,32 +309,32 @@ static inline void model_remove(struct model *m, uint32_t t, uint32_t number, ui
 }
 
 /* A sweep keeps its division; a new one takes the division that fits. */
-static inline uint64_t model_next_slice(struct model *m, uint32_t t, uint64_t entries, uint32_t most)
+static inline uint64_t model_next_slice(struct model_domain *of, uint64_t entries, uint64_t most)
 {
-    uint32_t bits = m->slice_bits[t];
+    uint32_t bits = of->slice_bits;
     while (entries >> bits > most)
         bits++;
     while (bits > 0 && entries >> (bits - 1) <= most / 2)
         bits--;
-    if (m->slices[t] == 0)
-        m->slice_bits[t] = bits;
-    uint64_t slice = m->slices[t];
-    m->slices[t] = (slice + 1) % ((uint64_t)1 << m->slice_bits[t]);
+    if (of->slices == 0)
+        of->slice_bits = bits;
+    uint64_t slice = of->slices;
+    of->slices = (slice + 1) % ((uint64_t)1 << of->slice_bits);
     return slice;
 }
 
-static inline void model_slice_table(struct model *m, const struct world *w, uint32_t t)
+static inline void model_slice_table(struct model *m, const struct world *w, uint32_t t, uint32_t domain)
 {
     const struct fr_store_table *spec = &w->tables[t];
-    uint64_t pending = model_pending(m, t);
-    if (pending == 0 && (m->rows[t] == 0 || spec->n_expiries == 0))
+    struct model_domain *of = &m->of[t][domain];
+    uint64_t pending = model_pending(of), most = model_share(m, spec->expire_slice_rows, domain);
+    if (pending == 0 && (of->rows == 0 || spec->n_expiries == 0))
         return;
-    uint64_t slice = model_next_slice(
-        m, t, m->rows[t] + pending,
-        spec->expire_slice_rows > spec->expire_every ? spec->expire_slice_rows / spec->expire_every : 1);
+    uint64_t slice =
+        model_next_slice(of, of->rows + pending, most > spec->expire_every ? most / spec->expire_every : 1);
     for (uint32_t i = 0; i < MODEL_UNIVERSE; i++) {
         const struct model_key *key = &m->keys[t][i];
-        if (key->state == MODEL_ABSENT || !model_in_slice(i, m->slice_bits[t], slice))
+        if (key->state == MODEL_ABSENT || model_domain_of(m, i) != domain || !model_in_slice(i, of->slice_bits, slice))
             continue;
         if (key->state == MODEL_PENDING && model_forgets(w, t, key, m->watermark_ms))
             model_remove(m, t, i, FR_ABSENT_SILENT);
@@ -317,13 +346,14 @@ static inline void model_slice_table(struct model *m, const struct world *w, uin
 static inline void model_slice(struct model *m, const struct world *w)
 {
     m->batch_number++;
-    for (uint32_t t = 0; t < w->n_tables; t++) {
-        uint32_t turns = w->tables[t].expire_every; /* batches from one slice to the next */
-        for (uint32_t i = 0; i < m->slice_bits[t] && turns > 1; i++)
-            turns /= 2;
-        if (m->batch_number % turns == 0)
-            model_slice_table(m, w, t);
-    }
+    for (uint32_t t = 0; t < w->n_tables; t++)
+        for (uint32_t d = 0; d < m->n_domains; d++) {
+            uint32_t turns = w->tables[t].expire_every; /* batches from one slice to the next */
+            for (uint32_t i = 0; i < m->of[t][d].slice_bits && turns > 1; i++)
+                turns /= 2;
+            if (m->batch_number % turns == 0)
+                model_slice_table(m, w, t, d);
+        }
 }
 
 /* ---- epochs ---- */

@@ -131,21 +131,26 @@ static inline struct state_view *state_find_all(const struct test_state *state, 
     struct state_view *views = fr_alloc(n, sizeof(*views));
     struct state_missing *missing = fr_alloc(n, sizeof(*missing));
     uint64_t *hashes = fr_alloc(n, sizeof(*hashes));
-    size_t n_missing = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t key = test_key(i), hash = fr_order_hash(&store->order, key);
-        const struct fr_shard *shard = &store->tables[t].shards[fr_shard_of(hash)];
-        views[i].found = fr_store_find(store, t, key, &views[i].view) == FR_OK;
-        if (!views[i].found && shard->evicted > 0 && fr_shard_find(shard, hash) == FR_NO_ENTRY)
-            missing[n_missing++] = (struct state_missing){hash, &views[i]};
+    for (uint32_t d = 0; d < store->n_domains; d++) {
+        const struct fr_table *table = fr_store_subtable(store, t, d);
+        size_t n_missing = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t key = test_key(i), hash = fr_order_hash(&store->order, key);
+            const struct fr_shard *shard = &table->shards[fr_shard_of(hash)];
+            if (fr_key_domain(key, store->n_domains) != d)
+                continue;
+            views[i].found = fr_store_find(store, t, key, &views[i].view) == FR_OK;
+            if (!views[i].found && shard->evicted > 0 && fr_shard_find(shard, hash) == FR_NO_ENTRY)
+                missing[n_missing++] = (struct state_missing){hash, &views[i]};
+        }
+        qsort(missing, n_missing, sizeof(*missing), state_compare_missing);
+        for (size_t i = 0; i < n_missing; i++)
+            hashes[i] = missing[i].hash;
+        struct fr_err err = {0};
+        struct fr_durable_reader reader = {missing, state_copy_view};
+        if (n_missing > 0)
+            assert_int_equal(fr_durable_fetch(state->durable, table->number, hashes, n_missing, &reader, &err), FR_OK);
     }
-    qsort(missing, n_missing, sizeof(*missing), state_compare_missing);
-    for (size_t i = 0; i < n_missing; i++)
-        hashes[i] = missing[i].hash;
-    struct fr_err err = {0};
-    struct fr_durable_reader reader = {missing, state_copy_view};
-    if (n_missing > 0)
-        assert_int_equal(fr_durable_fetch(state->durable, t, hashes, n_missing, &reader, &err), FR_OK);
     free(hashes);
     free(missing);
     return views;

@@ -44,6 +44,12 @@ static void assert_kind(const struct fr_stage *stage, uint64_t key, enum fr_imag
     assert_int_equal(image->kind, kind);
 }
 
+static enum fr_status restore_end(struct fr_store *store, const uint8_t *bytes, size_t size)
+{
+    assert_int_equal(fr_store_restore_section(store, FR_SECTION_STORE, bytes, size), FR_OK);
+    return fr_store_restore_end(store, NULL);
+}
+
 /* Every epoch so far into an empty store, as recovery does. */
 static void restore_stage(struct world *w, const struct fr_stage *stage, bool newest)
 {
@@ -58,7 +64,7 @@ static void restore_stage(struct world *w, const struct fr_stage *stage, bool ne
     assert_string_equal(stage->sections[0].name, "store");
     assert_true(stage->n_sections == 1 || strcmp(stage->sections[1].name, "expiry") == 0);
     const struct fr_buffer *bytes = &stage->sections[0].bytes;
-    assert_int_equal(fr_store_restore_section(w->store, bytes->data, bytes->size), FR_OK);
+    assert_int_equal(restore_end(w->store, bytes->data, bytes->size), FR_OK);
 }
 
 struct pair { /* the running store and the one that recovers at the same time, with two epochs */
@@ -385,16 +391,17 @@ FR_CASE(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused)
         restore_stage(&r, &p.two, false);
         uint8_t *copy = fr_alloc(size, 1); /* exact, so that a read past the end is seen */
         memcpy(copy, bytes->data, size);
-        assert_int_equal(fr_store_restore_section(r.store, copy, size), FR_E_CORRUPT);
+        assert_int_equal(restore_end(r.store, copy, size), FR_E_CORRUPT);
         free(copy);
         world_close(&r);
     }
     /* The section of a state that lost images is refused. */
-    assert_int_equal(fr_store_restore_section(p.r.store, bytes->data, bytes->size), FR_E_CORRUPT);
+    assert_int_equal(restore_end(p.r.store, bytes->data, bytes->size), FR_E_CORRUPT);
     /* So is the section of a state with another number of tables. */
     struct fr_buffer other = {0};
-    fr_store_section_encode(&(struct fr_store_section){.n_tables = 2}, &other);
-    assert_int_equal(fr_store_restore_section(p.r.store, other.data, other.size), FR_E_MISMATCH);
+    struct fr_store_section_table tables[2] = {0};
+    fr_store_section_encode(&(struct fr_store_section){.n_tables = 2, .tables = tables}, &other);
+    assert_int_equal(restore_end(p.r.store, other.data, other.size), FR_E_MISMATCH);
     fr_buffer_release(&other);
 }
 
@@ -445,11 +452,11 @@ static void restart_world(struct world *w, const struct history *h, size_t worke
         const uint8_t *bytes;
         size_t size;
         if (fr_epoch_section(&epoch, "expiry", &bytes, &size) == FR_OK)
-            assert_int_equal(fr_store_restore_expiry(w->store, bytes, size), FR_OK);
+            assert_int_equal(fr_store_restore_section(w->store, FR_SECTION_EXPIRY, bytes, size), FR_OK);
         if (e + 1 < h->n_epochs)
             continue;
         assert_int_equal(fr_epoch_section(&epoch, "store", &bytes, &size), FR_OK);
-        assert_int_equal(fr_store_restore_section(w->store, bytes, size), FR_OK);
+        assert_int_equal(restore_end(w->store, bytes, size), FR_OK);
     }
 }
 

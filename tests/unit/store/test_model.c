@@ -20,6 +20,7 @@ enum { HOT = 250 };
 struct scene {
     struct world w;
     const struct rules *rules;
+    uint32_t n_domains;
     size_t workers;
     struct model now, cut, durable; /* as of the last cut, and of the last epoch in the journal */
     struct model_fixed fixed;
@@ -30,7 +31,7 @@ struct scene {
     struct fr_stage stage;
     bool staged; /* cut, and not appended yet */
     uint64_t evictions, scans;
-    struct fr_buffer section; /* the section "store", kept until all images have come */
+    bool any_section; /* the state that is being restored has an epoch */
     bool restored_cold;
     /* the last image of each key in a walk over the state */
     struct model_image visited[MODEL_TABLES][MODEL_UNIVERSE];
@@ -56,6 +57,7 @@ static const struct rules worlds[] = {
     {"all expire at once", {{1, 0, 5, 1 << 20, 1, 65536}, {2, 5, 5, 1 << 20, 1, 65536}, {3, 3, 8, 40, 3, 65536}}},
     {"rows that stay", {{1, 0, 0, 1 << 20, 1, 100}, {3, 0, 0, 1 << 20, 1, 100}, {5, 0, 300, 17, 4, 8}}},
 };
+enum { DOMAINS_SHARE = 5 }; /* with several domains, runs are that many times shorter */
 
 static void open_world(size_t workers)
 {
@@ -73,12 +75,14 @@ static void open_world(size_t workers)
     world_add_slot(&s->w, 1, false, true);
     world_add_slot(&s->w, 2, true, false);
     world_add_slot(&s->w, 2, true, true);
+    s->w.conf.domains = s->n_domains;
     world_open(&s->w, workers);
 }
 
-static void open_scene(const struct rules *rules, uint64_t seed)
+static void open_scene(const struct rules *rules, uint32_t n_domains, uint64_t seed)
 {
     s = fr_alloc(1, sizeof(*s));
+    s->n_domains = s->now.n_domains = s->cut.n_domains = s->durable.n_domains = n_domains;
     s->rules = rules;
     s->random = seed;
     s->workers = 1;
@@ -97,7 +101,6 @@ FR_FIXTURE(close_scene)
     state_close(&s->state);
     fr_stage_release(&s->stage);
     state_remove_tree(s->state.dir);
-    fr_buffer_release(&s->section);
     free(s);
     s = NULL;
     return 0;
@@ -107,9 +110,7 @@ FR_FIXTURE(close_scene)
 
 static void compare_counts(const struct model *m, uint32_t t, const struct fr_store_counts *counts)
 {
-    struct fr_store_counts want = m->counts[t];
-    want.rows = m->rows[t];
-    want.pending = model_pending(m, t);
+    struct fr_store_counts want = model_counts(m, t);
     for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
         if (counts->of[i] != want.of[i])
             fail_msg("table %u: %s is %llu, not %llu", t, fr_store_count_names[i], (unsigned long long)counts->of[i],
@@ -179,39 +180,55 @@ static void compare_occurrences(void)
     }
 }
 
-static void compare_section(const uint8_t *bytes, size_t size, const struct model *m, size_t n_carried)
+struct section_sum { /* over the domains */
+    uint32_t n;
+    size_t n_carried;
+    struct fr_store_counts counts[MODEL_TABLES];
+};
+
+static void compare_section(const struct fr_buffer *bytes, uint32_t domain, const struct model *m,
+                            struct section_sum *sum)
 {
     struct fr_store_section section;
-    assert_int_equal(fr_store_section_parse(bytes, size, &section), FR_OK);
+    assert_int_equal(fr_store_section_parse(bytes->data, bytes->size, &section), FR_OK);
     assert_int_equal(section.n_tables, MODEL_TABLES);
     for (uint32_t t = 0; t < MODEL_TABLES; t++) {
-        compare_counts(m, t, &section.tables[t].counts);
-        assert_int_equal(section.tables[t].slice_bits, m->slice_bits[t]);
+        assert_int_equal(section.tables[t].counts.rows, m->of[t][domain].rows);
+        assert_int_equal(section.tables[t].counts.pending, model_pending(&m->of[t][domain]));
+        assert_int_equal(section.tables[t].slice_bits, m->of[t][domain].slice_bits);
+        for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
+            sum->counts[t].of[i] += section.tables[t].counts.of[i];
     }
-    assert_int_equal(section.n_carried, n_carried);
-    for (size_t i = 0; i < n_carried; i++) {
+    for (size_t i = 0; i < section.n_carried; i++) {
         const struct fr_carried_key *carried = &section.carried[i];
-        const struct model_key *key = &m->keys[carried->table][model_number(&s->fixed, carried->key)];
+        uint32_t number = model_number(&s->fixed, carried->key), t = fr_subtable_table(carried->table);
+        const struct model_key *key = &m->keys[t][number];
+        assert_true(carried->table == (t | domain << 16) && model_domain_of(m, number) == domain);
         assert_true(key->state == MODEL_PENDING && key->dirty);
         assert_true(key->count == carried->count && key->seen_ms == carried->seen_ms);
     }
-    free(section.carried);
+    sum->n++;
+    sum->n_carried += section.n_carried;
+    fr_store_section_release(&section);
 }
 
-/* There may also be the section of sweeps, whose effect shows in the rows that expire. */
+/* There may also be sections of sweeps, whose effect shows in the rows that expire. */
 static void compare_sections(size_t n_carried)
 {
-    int found = 0;
+    struct section_sum sum = {0};
+    uint32_t domain;
     for (size_t i = 0; i < s->stage.n_sections; i++) {
-        const struct fr_buffer *bytes = &s->stage.sections[i].bytes;
-        if (strcmp(s->stage.sections[i].name, FR_SECTION_STORE) == 0) {
-            compare_section(bytes->data, bytes->size, &s->now, n_carried);
-            found++;
-        } else {
-            assert_string_equal(s->stage.sections[i].name, FR_SECTION_EXPIRY);
-        }
+        const char *name = s->stage.sections[i].name;
+        assert_int_equal(strchr(name, '/') != NULL, s->n_domains > 1);
+        if (fr_store_section_is(name, FR_SECTION_STORE, &domain))
+            compare_section(&s->stage.sections[i].bytes, domain, &s->now, &sum);
+        else
+            assert_true(fr_store_section_is(name, FR_SECTION_EXPIRY, &domain));
     }
-    assert_int_equal(found, 1);
+    assert_int_equal(sum.n, s->n_domains);
+    assert_int_equal(sum.n_carried, n_carried);
+    for (uint32_t t = 0; t < MODEL_TABLES; t++)
+        compare_counts(&s->now, t, &sum.counts[t]);
 }
 
 /* ---- operations ---- */
@@ -374,7 +391,9 @@ static void do_append(void)
         fail_msg("append: %s", err.text);
     assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
     for (const uint8_t *at = NULL; fr_epoch_next(&epoch, &at, &image) == FR_OK;) {
-        const struct model_image *want = &s->cut.images[image.table][model_number(&s->fixed, image.key)];
+        uint32_t number = model_number(&s->fixed, image.key), t = fr_subtable_table(image.table);
+        const struct model_image *want = &s->cut.images[t][number];
+        assert_int_equal(image.table, t | model_domain_of(&s->cut, number) << 16);
         model_image_is(want, &image);
         assert_int_equal(image.reason, want->reason);
     }
@@ -391,7 +410,7 @@ static void do_fold(void)
 static enum fr_status visit_image(void *self, size_t thread, const struct fr_image *image)
 {
     (void)self, (void)thread;
-    struct model_image *visited = &s->visited[image->table][model_number(&s->fixed, image->key)];
+    struct model_image *visited = &s->visited[fr_subtable_table(image->table)][model_number(&s->fixed, image->key)];
     *visited = (struct model_image){.known = true, .kind = image->kind, .size = image->size};
     assert_true(image->size <= sizeof(visited->bytes));
     if (image->size > 0)
@@ -402,11 +421,8 @@ static enum fr_status visit_image(void *self, size_t thread, const struct fr_ima
 static enum fr_status visit_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     (void)self;
-    if (strcmp(name, FR_SECTION_EXPIRY) == 0)
-        return fr_store_restore_expiry(s->w.store, bytes, size);
-    assert_string_equal(name, FR_SECTION_STORE);
-    fr_buffer_append(&s->section, bytes, size);
-    return FR_OK;
+    s->any_section = true;
+    return fr_store_restore_section(s->w.store, name, bytes, size);
 }
 
 /* Every other time there is no room for all rows: they follow on demand. */
@@ -416,8 +432,7 @@ static bool wants_cold(void *self)
     struct fr_err err = {0};
     bool wants = true;
     fr_store_limit(s->w.store, draw(2));
-    if (s->section.size > 0 &&
-        fr_store_restore_begin(s->w.store, s->section.data, s->section.size, &wants, &err) != FR_OK)
+    if (fr_store_restore_begin(s->w.store, &wants, &err) != FR_OK)
         fail_msg("restore begins: %s", err.text);
     fr_store_limit(s->w.store, 0);
     s->restored_cold = wants;
@@ -450,11 +465,11 @@ static void do_restart(void)
     open_world(s->workers);
     state_open(&s->state, s->w.store);
     memset(s->visited, 0, sizeof(s->visited));
+    s->any_section = false;
     if (fr_durable_restore(s->state.durable, &visitor, &err) != FR_OK)
         fail_msg("restore: %s", err.text);
-    if (s->section.size > 0)
-        assert_int_equal(fr_store_restore_section(s->w.store, s->section.data, s->section.size), FR_OK);
-    fr_buffer_clear(&s->section);
+    if (s->any_section && fr_store_restore_end(s->w.store, &err) != FR_OK)
+        fail_msg("restore ends: %s", err.text);
     if (s->restored_cold)
         compare_visited();
     s->staged = false;
@@ -485,14 +500,16 @@ static void run_operation(void)
     fail_msg("the weights are not 10,000 in all");
 }
 
-static void run_world(const struct rules *rules, uint64_t number)
+static void run_world(const struct rules *rules, uint32_t n_domains, uint64_t number)
 {
     const char *text = getenv("FR_TEST_OPERATIONS");
     uint64_t n = (text ? strtoull(text, NULL, 10) : OPERATIONS) / FR_ARRAY_LEN(worlds);
     uint64_t seed = test_seed(UINT64_C(71) + number);
-    print_message("%s: %llu operations, FR_TEST_SEED=%llu\n", rules->name, (unsigned long long)n,
+    if (n_domains > 1)
+        n /= DOMAINS_SHARE;
+    print_message("%s: %u domains, %llu operations, FR_TEST_SEED=%llu\n", rules->name, n_domains, (unsigned long long)n,
                   (unsigned long long)seed);
-    open_scene(rules, seed);
+    open_scene(rules, n_domains, seed);
     for (uint64_t i = 0; i < n; i++)
         run_operation();
     do_cut();
@@ -504,17 +521,32 @@ static void run_world(const struct rules *rules, uint64_t number)
 
 FR_CASE(random_operations_of_mixed_rules_match_the_model)
 {
-    run_world(&worlds[0], 0);
+    run_world(&worlds[0], 1, 0);
 }
 
 FR_CASE(random_operations_where_everything_expires_match_the_model)
 {
-    run_world(&worlds[1], 1);
+    run_world(&worlds[1], 1, 1);
 }
 
 FR_CASE(random_operations_where_rows_stay_match_the_model)
 {
-    run_world(&worlds[2], 2);
+    run_world(&worlds[2], 1, 2);
+}
+
+FR_CASE(random_operations_of_mixed_rules_in_three_domains_match_the_model)
+{
+    run_world(&worlds[0], MODEL_DOMAINS, 0);
+}
+
+FR_CASE(random_operations_where_everything_expires_in_three_domains_match_the_model)
+{
+    run_world(&worlds[1], MODEL_DOMAINS, 1);
+}
+
+FR_CASE(random_operations_where_rows_stay_in_three_domains_match_the_model)
+{
+    run_world(&worlds[2], MODEL_DOMAINS, 2);
 }
 
 int main(void)
@@ -523,6 +555,10 @@ int main(void)
         cmocka_unit_test_teardown(random_operations_of_mixed_rules_match_the_model, close_scene),
         cmocka_unit_test_teardown(random_operations_where_everything_expires_match_the_model, close_scene),
         cmocka_unit_test_teardown(random_operations_where_rows_stay_match_the_model, close_scene),
+        cmocka_unit_test_teardown(random_operations_of_mixed_rules_in_three_domains_match_the_model, close_scene),
+        cmocka_unit_test_teardown(random_operations_where_everything_expires_in_three_domains_match_the_model,
+                                  close_scene),
+        cmocka_unit_test_teardown(random_operations_where_rows_stay_in_three_domains_match_the_model, close_scene),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,7 +280,6 @@ struct run {
     struct test_state state;
     struct model m;
     struct test_batch batch;
-    struct fr_buffer section; /* the section "store", kept until all images have come */
     uint64_t random, epoch;
     uint64_t evicted; /* times that keys were in the cold store only */
 };
@@ -309,11 +308,7 @@ static enum fr_status restore_image(void *self, size_t thread, const struct fr_i
 static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     (void)self;
-    if (strcmp(name, FR_SECTION_EXPIRY) == 0)
-        return fr_store_restore_expiry(r->w.store, bytes, size);
-    fr_buffer_clear(&r->section);
-    fr_buffer_append(&r->section, bytes, size);
-    return FR_OK;
+    return fr_store_restore_section(r->w.store, name, bytes, size);
 }
 
 /* Every other time there is no room for all rows: they follow on demand. */
@@ -323,7 +318,7 @@ static bool restore_wants_cold(void *self)
     struct fr_err err = {0};
     bool wants = true;
     fr_store_limit(r->w.store, r->epoch % 2);
-    assert_int_equal(fr_store_restore_begin(r->w.store, r->section.data, r->section.size, &wants, &err), FR_OK);
+    assert_int_equal(fr_store_restore_begin(r->w.store, &wants, &err), FR_OK);
     fr_store_limit(r->w.store, 0);
     return wants;
 }
@@ -339,7 +334,7 @@ static void restore_world(void)
     state_open(&r->state, r->w.store);
     if (fr_durable_restore(r->state.durable, &visitor, &err) != FR_OK)
         fail_msg("restore: %s", err.text);
-    assert_int_equal(fr_store_restore_section(r->w.store, r->section.data, r->section.size), FR_OK);
+    assert_int_equal(fr_store_restore_end(r->w.store, &err), FR_OK);
 }
 
 /* Clean keys leave memory; a batch that needs them gets them back. */
@@ -440,7 +435,6 @@ FR_FIXTURE(close_run)
     world_close(&r->w);
     state_close(&r->state);
     state_remove_tree(r->state.dir);
-    fr_buffer_release(&r->section);
     free(r);
     r = NULL;
     return 0;

@@ -155,8 +155,11 @@ struct fr_durable_folded_epoch {
 enum fr_status fr_durable_view_open(struct fr_durable *durable, struct fr_durable_view **out,
                                     struct fr_durable_folded_epoch *epoch, struct fr_err *err) FR_MUST_CHECK;
 void fr_durable_view_close(struct fr_durable_view *view);
-/* Visits the images of a table from hash `first` on, ascending. If the reader returns FR_EOF, the
- * scan ends and returns FR_EOF. */
+/* Finds the first sub-table from number `from` on that has images. FR_EOF: there is none. */
+enum fr_status fr_durable_view_next_table(struct fr_durable_view *view, uint32_t from, uint32_t *out,
+                                          struct fr_err *err) FR_MUST_CHECK;
+/* Visits the images of a sub-table from hash `first` on, ascending. If the reader returns FR_EOF,
+ * the scan ends and returns FR_EOF. */
 enum fr_status fr_durable_view_scan(struct fr_durable_view *view, uint32_t table, uint64_t first,
                                     const struct fr_durable_reader *reader, struct fr_err *err) FR_MUST_CHECK;
 /* Visits sections by name, ascending. An error that visit returns ends the walk and is returned. */

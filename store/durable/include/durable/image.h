@@ -13,14 +13,39 @@
 /* Larger table numbers are reserved for the cold store itself (sections, sentinel). */
 enum { FR_IMAGE_TABLE_MAX = 0x7fffffff };
 
-/* Images of table FR_BLOCK_TABLES + t belong to no key: they are blocks of counters of table t,
+/* Images of table FR_BLOCK_TABLES + n belong to no key: they are blocks of counters of sub-table n,
  * which only the store reads. */
 enum { FR_BLOCK_TABLES = 0x40000000 };
+
+/* Tables in images are sub-tables (docs/formats/state.md): the keys of table t that lie in domain d
+ * are those of sub-table t | d << 16. Numbers ascend by domain, then table. A state of one domain
+ * has the table's number, and readers that do not care for domains take the table out of the
+ * number. */
+enum { FR_SUBTABLE_BITS = 16 };
+static inline uint32_t fr_subtable(uint32_t table, uint32_t domain)
+{
+    return table | domain << FR_SUBTABLE_BITS;
+}
+/* The table of a sub-table; of a block, the table whose counters it holds. */
+static inline uint32_t fr_subtable_table(uint32_t subtable)
+{
+    return subtable & (((uint32_t)1 << FR_SUBTABLE_BITS) - 1);
+}
+static inline uint32_t fr_subtable_domain(uint32_t subtable)
+{
+    return (subtable & (uint32_t)(FR_BLOCK_TABLES - 1)) >> FR_SUBTABLE_BITS;
+}
+/* The domain of a key, one of n_domains >= 1. A domain is a range of keys, as a delta partition
+ * is. */
+static inline uint32_t fr_key_domain(uint64_t key, uint32_t n_domains)
+{
+    return (uint32_t)((key >> 32) * n_domains >> 32);
+}
 
 enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2, FR_IMAGE_BLOCK = 3, FR_IMAGE_KINDS };
 struct fr_image {
     uint64_t key;
-    uint32_t table;
+    uint32_t table; /* a sub-table (fr_subtable), or FR_BLOCK_TABLES + a sub-table */
     uint32_t size;  /* number of bytes; 0 when absent */
     uint8_t kind;   /* enum fr_image_kind */
     uint8_t reason; /* enum fr_absent_reason */
