@@ -154,10 +154,11 @@ struct fr_delta_dense fr_export_dense(const struct fr_dense_view *view)
 static enum fr_status check_row(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                 const struct fr_image *image, struct fr_err *err)
 {
-    if (image->table >= settings->n_tables)
+    uint32_t t = fr_subtable_table(image->table);
+    if (t >= settings->n_tables)
         return fr_err_set(err, FR_E_CORRUPT, "epoch %llu: an image of table %u, but its journal file knows %u tables",
-                          (unsigned long long)epoch->epoch, image->table, settings->n_tables);
-    const struct fr_codec_table *table = &settings->tables[image->table];
+                          (unsigned long long)epoch->epoch, t, settings->n_tables);
+    const struct fr_codec_table *table = &settings->tables[t];
     if (image->kind == FR_IMAGE_ROW && image->size < FR_ROW_IMAGE_HEAD + (size_t)table->value_floats * sizeof(float))
         return fr_err_set(err, FR_E_CORRUPT, "epoch %llu: a row image of table %s has %u bytes, too few for %u values",
                           (unsigned long long)epoch->epoch, table->name, image->size, table->value_floats);
@@ -231,7 +232,7 @@ static enum fr_status count_rows(const struct fr_codec_settings *settings, const
         enum fr_status status = check_row(settings, epoch, &image, err);
         if (status != FR_OK)
             return status;
-        room->places[place_of(room, image.table, image.key) + 1]++;
+        room->places[place_of(room, fr_subtable_table(image.table), image.key) + 1]++;
     }
     return FR_OK;
 }
@@ -254,12 +255,13 @@ static void put_rows(const struct fr_codec_settings *settings, const struct fr_e
     const uint8_t *at = NULL;
     struct fr_image image;
     while (next_public(epoch, &at, &image)) {
-        size_t index = room->places[place_of(room, image.table, image.key)]++;
+        uint32_t table = fr_subtable_table(image.table);
+        size_t index = room->places[place_of(room, table, image.key)]++;
         const void *values = image.kind == FR_IMAGE_ROW ? image.bytes + FR_ROW_IMAGE_HEAD : NULL;
-        if (values && settings->tables[image.table].value_floats == 1)
+        if (values && settings->tables[table].value_floats == 1)
             values = memcpy(&room->singles[index], values, sizeof(float));
         room->rows[index] =
-            (struct fr_delta_row){.key = image.key, .table = image.table, .why = image.reason, .values = values};
+            (struct fr_delta_row){.key = image.key, .table = table, .why = image.reason, .values = values};
     }
 }
 

@@ -1,6 +1,6 @@
 /* Makes the delta records of one merged epoch from the folded state (full.h).
  *
- * The cold store is walked by (table, hash) as of one epoch. FR_FULL_CHUNK bytes of public
+ * The cold store is walked by (table, domain, hash) as of one epoch. FR_FULL_CHUNK bytes of public
  * values at a time are copied, sorted by key and given to the codec, which continues to count
  * pieces and rows. The dense parameters and the commit, with the newest announcement, follow.
  * Pending keys, counters and optimizer state are private. There are no tombstones, because a key
@@ -27,7 +27,10 @@ struct fr_export_full {
     struct fr_delta_stream *stream;
     enum phase phase;
     bool rewinds;
-    uint32_t table;
+    /* [n_subtables] those with images, by table, then domain, so that the rows of a table come
+     * together */
+    uint32_t *subtables;
+    size_t n_subtables, next_subtable;
     uint64_t next_hash;
     bool table_ended;
     /* the values of a chunk */
@@ -91,6 +94,33 @@ static enum fr_status try_settings(struct fr_export_full *full)
     return status;
 }
 
+static int compare_subtables(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    if (fr_subtable_table(a) != fr_subtable_table(b))
+        return fr_subtable_table(a) < fr_subtable_table(b) ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+static enum fr_status find_subtables(struct fr_export_full *full, struct fr_err *err)
+{
+    uint32_t number = 0;
+    enum fr_status status;
+    while ((status = fr_durable_view_next_table(full->view, number, &number, err)) == FR_OK &&
+           number < FR_BLOCK_TABLES) {
+        if (fr_subtable_table(number) >= full->settings.n_tables)
+            return fr_err_set(err, FR_E_CORRUPT,
+                              "the cold store of epoch %" PRIu64 " has rows of table %" PRIu32
+                              ", but its journal file knows %" PRIu32 " tables",
+                              full->epoch.epoch, fr_subtable_table(number), full->settings.n_tables);
+        full->subtables = fr_realloc(full->subtables, full->n_subtables + 1, sizeof(*full->subtables));
+        full->subtables[full->n_subtables++] = number++;
+    }
+    if (full->n_subtables > 1)
+        qsort(full->subtables, full->n_subtables, sizeof(*full->subtables), compare_subtables);
+    return status == FR_EOF ? FR_OK : status;
+}
+
 static enum fr_status prepare(struct fr_export_full *full, const struct fr_buffer *head,
                               const enum fr_codec_quantize *quantize, struct fr_err *err)
 {
@@ -99,7 +129,9 @@ static enum fr_status prepare(struct fr_export_full *full, const struct fr_buffe
         return fr_err_set(err, status, "the head of the newest journal file does not parse");
     if (quantize)
         full->settings.quantize = *quantize;
-    status = fr_durable_view_sections(full->view, keep_announcement, full, err);
+    status = find_subtables(full, err);
+    if (status == FR_OK)
+        status = fr_durable_view_sections(full->view, keep_announcement, full, err);
     if (status != FR_EOF)
         return status != FR_OK
                    ? status
@@ -151,6 +183,7 @@ void fr_export_full_close(struct fr_export_full *full)
     free(full->announcement);
     free(full->lists.offsets);
     free(full->keys);
+    free(full->subtables);
     free(full);
 }
 
@@ -181,7 +214,7 @@ void fr_export_full_rewind(struct fr_export_full *full)
     fr_delta_stream_free(full->stream);
     full->stream = fr_delta_stream_new(&full->settings, &head, discard, NULL);
     full->phase = PHASE_MODEL;
-    full->table = 0;
+    full->next_subtable = 0;
     full->next_hash = 0;
     full->table_ended = false;
 }
@@ -192,9 +225,9 @@ static enum fr_status keep_row(void *self, size_t index, uint64_t hash, const st
 {
     (void)index;
     struct fr_export_full *full = self;
-    size_t width = full->settings.tables[full->table].value_floats * sizeof(float);
-    if (image->table != full->table)
+    if (image->table != full->subtables[full->next_subtable])
         return FR_E_CORRUPT;
+    size_t width = full->settings.tables[fr_subtable_table(image->table)].value_floats * sizeof(float);
     full->table_ended = hash == UINT64_MAX;
     full->next_hash = hash + 1;
     if (image->kind != FR_IMAGE_ROW)
@@ -213,7 +246,8 @@ static enum fr_status keep_row(void *self, size_t index, uint64_t hash, const st
 /* Writes the chunk in the order of its keys. */
 static enum fr_status write_chunk(struct fr_export_full *full)
 {
-    size_t n = full->n, width = full->settings.tables[full->table].value_floats * sizeof(float);
+    uint32_t table = fr_subtable_table(full->subtables[full->next_subtable]);
+    size_t n = full->n, width = full->settings.tables[table].value_floats * sizeof(float);
     FR_CHECK(n <= UINT32_MAX);
     struct fr_radix_item *items = fr_alloc(n + 1, sizeof(*items)), *spare = fr_alloc(n + 1, sizeof(*spare));
     struct fr_delta_row *rows = fr_alloc(n + 1, sizeof(*rows));
@@ -222,7 +256,7 @@ static enum fr_status write_chunk(struct fr_export_full *full)
     fr_radix_sort_items(items, spare, (uint32_t)n);
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct fr_delta_row){.key = items[i].value,
-                                        .table = full->table,
+                                        .table = table,
                                         .values = (const void *)(full->values.data + items[i].index * width)};
     enum fr_status status = fr_delta_stream_rows(full->stream, rows, n);
     free(items);
@@ -233,20 +267,21 @@ static enum fr_status write_chunk(struct fr_export_full *full)
 
 static enum fr_status next_rows(struct fr_export_full *full, struct fr_err *err)
 {
-    if (full->table == full->settings.n_tables) {
+    if (full->next_subtable == full->n_subtables) {
         full->phase = PHASE_DENSE;
         return FR_OK;
     }
     const struct fr_durable_reader reader = {full, keep_row};
     full->n = 0;
     fr_buffer_clear(&full->values);
-    enum fr_status status = fr_durable_view_scan(full->view, full->table, full->next_hash, &reader, err);
+    enum fr_status status =
+        fr_durable_view_scan(full->view, full->subtables[full->next_subtable], full->next_hash, &reader, err);
     if (status != FR_OK && status != FR_EOF)
         return status;
     bool ended = status == FR_OK || full->table_ended;
     status = write_chunk(full);
     if (ended) {
-        full->table += 1;
+        full->next_subtable += 1;
         full->next_hash = 0;
         full->table_ended = false;
     }

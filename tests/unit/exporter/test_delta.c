@@ -167,6 +167,22 @@ FR_CASE(the_same_epoch_gives_the_same_bytes)
     run_end(&run);
 }
 
+FR_CASE(rows_of_several_domains_come_by_table)
+{
+    struct run run;
+    run_begin(&run, 3);
+    for (uint32_t domain = 0; domain < 2; domain++)
+        for (uint32_t t = 0; t < 2; t++)
+            stage_row(&run.stage, fr_subtable(t, domain), (uint64_t)domain << 63 | 5, (float)(2 * domain + t + 1));
+    stage_absent(&run.stage, fr_subtable(1, 1), UINT64_MAX, FR_ABSENT_IDLE);
+    stage_sections(&run.stage, 1, false, false);
+    assert_int_equal(run_export(&run), FR_OK);
+    assert_true(run.seen.rows == 4 && run.seen.drops == 1);
+    for (uint32_t r = 0; r < 4; r++)
+        assert_true(run.seen.newest[r] == (float)(r + 1));
+    run_end(&run);
+}
+
 /* Spread keys, keys that share their first 32 bits, and nearly equal ones. */
 FR_CASE(rows_come_in_the_order_of_their_keys_however_these_are_spread)
 {
@@ -386,6 +402,7 @@ int main(void)
         cmocka_unit_test(only_rows_and_reasoned_absences_are_public),
         cmocka_unit_test(model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor),
         cmocka_unit_test(the_same_epoch_gives_the_same_bytes),
+        cmocka_unit_test(rows_of_several_domains_come_by_table),
         cmocka_unit_test(rows_come_in_the_order_of_their_keys_however_these_are_spread),
         cmocka_unit_test(every_commit_announces_the_snapshot_of_its_epoch_in_the_same_bytes_each_time),
         cmocka_unit_test(merged_epochs_have_the_newest_of_each_key_and_parameter),

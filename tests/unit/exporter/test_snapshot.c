@@ -125,6 +125,37 @@ FR_CASE(offsets_stand_in_the_manifest_when_they_are_those_of_all_partitions)
     fr_manifest_release(&manifest);
 }
 
+/* The cold store has them by domain, then table. */
+FR_CASE(a_table_of_several_domains_has_one_file_a_partition)
+{
+    static const char *const names[] = {"rows.user.0.delta", "rows.user.1.delta", "rows.item.0.delta",
+                                        "rows.item.1.delta"};
+    struct fr_stage stage;
+    fr_stage_init(&stage);
+    stage.epoch = 4;
+    stage.timeline = 1;
+    for (uint64_t i = 1; i <= 20; i++)
+        for (uint32_t t = 0; t < 2; t++) {
+            uint64_t key = i << 59 | t;
+            stage_row(&stage, fr_subtable(t, 1 + fr_key_domain(key, 2)), key, (float)i);
+        }
+    stage_sections(&stage, 1700000000000, false, true);
+    assert_int_equal(fr_durable_append(f.durable, &stage, NULL, NULL, &err), FR_OK);
+    fr_stage_release(&stage);
+    assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
+    struct fr_snapshot snapshot = write_snapshot();
+    struct fr_manifest manifest = {0};
+    assert_int_equal(fr_manifest_read(path_of(snapshot.name), &manifest, NULL, NULL, &err), FR_OK);
+    size_t n = 0;
+    for (size_t i = 0; i < manifest.n_files; i++)
+        if (manifest.files[i].rows > 0)
+            assert_true(n < FR_ARRAY_LEN(names) && strcmp(manifest.files[i].name, names[n++]) == 0);
+    assert_int_equal(n, FR_ARRAY_LEN(names));
+    assert_int_equal(snapshot.rows, ROWS + 40);
+    assert_int_equal(fr_snapshot_check(path_of(snapshot.name), &snapshot, &err), FR_OK);
+    fr_manifest_release(&manifest);
+}
+
 FR_CASE(one_that_is_stopped_leaves_nothing)
 {
     const atomic_bool stop = true;
@@ -332,6 +363,7 @@ int main(void)
         IN_A_STATE(the_files_are_a_function_of_the_epoch),
         IN_A_STATE(every_form_of_values_can_be_written),
         IN_A_STATE(offsets_stand_in_the_manifest_when_they_are_those_of_all_partitions),
+        IN_A_STATE(a_table_of_several_domains_has_one_file_a_partition),
         IN_A_STATE(one_that_is_stopped_leaves_nothing),
         IN_A_STATE(what_a_crash_left_is_swept_and_no_snapshot_is),
         IN_A_STATE(a_damaged_snapshot_does_not_pass),
