@@ -58,6 +58,7 @@ void fr_batch_free(struct fr_batch *batch)
     fr_batch_drop_records(batch);
     free(batch->records);
     fr_buffer_release(&batch->record_bytes);
+    free(batch->gathered);
     free(batch);
 }
 

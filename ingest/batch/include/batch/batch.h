@@ -8,7 +8,9 @@
  *
  * With scale.domains over 1 a batch consists of as many lanes. A lane has the samples of some
  * partitions of the stream, and sums over samples are formed lane by lane. The groups of a lane are
- * next to each other, lanes ascend, and a lane may be empty.
+ * next to each other, lanes ascend, and a lane may be empty. Ingest puts the samples in this order
+ * when it closes a batch (fr_batch_arrange). In a batch that was filled without ingest all samples
+ * are in the last lane, because fr_batch_clear sets the beginnings of all lanes to 0.
  *
  * Owns: the batch owns its columns, whose memory grows and is reused (fr_batch_clear). Thread: one
  * owner at a time; rings hand it over. */
@@ -74,6 +76,7 @@ struct fr_batch_position {
  * read are in the batch's record_bytes at `at`, or in `shared` (records.c). */
 struct fr_batch_record {
     uint32_t stream_index;
+    uint32_t lane; /* of the stream */
     int64_t offset;
     int64_t kafka_ms; /* the Kafka timestamp; 0: a line of a file, which has none */
     uint32_t first_sample, first_item;
@@ -120,6 +123,9 @@ struct fr_batch {
     struct fr_batch_record *records; /* ascending in first_sample */
     struct fr_buffer record_bytes;
     size_t image_bytes; /* bytes of all records, including those in shared images */
+    /* lists of fr_batch_select and fr_batch_arrange, which write this batch; kept */
+    uint32_t *gathered; /* [2 * capacity_gathered] */
+    uint32_t capacity_gathered;
     /* number of the newest dead letter that was sent for a record before the positions */
     uint64_t dead_sequence;
     int64_t kafka_t_max_ms; /* newest Kafka timestamp of the batch, for freshness; 0 none */
@@ -145,9 +151,15 @@ void fr_column_reserve_keys(struct fr_column *column, size_t keys);
 /* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as
  * if the others had never been decoded: groups without a sample disappear, and a column stays
  * shared only if a group of several samples remains. A column with an entry per sample keeps
- * that form, so in a batch with groups numbers may differ by the order of sums. Positions,
- * records and counts of ignored values are not copied. */
+ * that form, so in a batch with groups numbers may differ by the order of sums. A sample stays in
+ * its lane. Positions, records and counts of ignored values are not copied. */
 void fr_batch_select(const struct fr_batch *from, const uint8_t *left_out, struct fr_batch *to);
+/* Puts the samples, with their groups and records, in the order of the lanes of their records, and
+ * writes lane_begin. In a lane the order stays. The batch is then the one that decoding its records
+ * in this order would give. Pointers into the batch change. Gives `spare`, whose content is lost,
+ * the memory of the samples, to be used for the next batch; NULL: the samples are known to be in
+ * order. */
+void fr_batch_arrange(struct fr_batch *batch, struct fr_batch *spare);
 
 /* The first group of a lane; n_groups for the lane after the last. */
 static inline uint32_t fr_batch_lane_begin(const struct fr_batch *batch, uint32_t lane)
