@@ -17,6 +17,13 @@
  * the log alone. For that reason a round that is cut short starts again at the first partition, as
  * a restart from those positions would.
  *
+ * Lockstep with several lanes: a batch is a piece of each lane, one after the other. A piece is
+ * what the lane's streams alone would give as a batch, within the lane's share of each limit. A
+ * process that reads only some of the lanes therefore makes the same pieces of these lanes, except
+ * that it cannot know whether another lane had a good record (fr_ingest_malformed_holds). Live,
+ * records of all lanes come in any order, and the samples are put in the order of lanes when the
+ * batch closes.
+ *
  * Owner: ingest thread. */
 #include "internal.h"
 
@@ -31,14 +38,14 @@
 /* Time between two log lines about records from the future. */
 #define LOG_FUTURE_NS 60000000000ULL
 
-/* The number of samples that closes the open batch; it changes between batches only. */
-static uint32_t batch_target(const struct fr_ingest *ingest)
+/* The number of samples that closes a batch after a history of so many. */
+static uint32_t batch_target(const struct fr_ingest *ingest, uint64_t history_samples)
 {
     uint32_t size = ingest->conf->ingest.batch_size, first = ingest->conf->ingest.batch_warmup_first;
     if (first == 0)
         return size;
-    uint64_t grown = ingest->history_samples / ingest->conf->ingest.batch_warmup_growth;
-    double share = (double)ingest->history_samples / (double)ingest->conf->ingest.batch_warmup_full;
+    uint64_t grown = history_samples / ingest->conf->ingest.batch_warmup_growth;
+    double share = (double)history_samples / (double)ingest->conf->ingest.batch_warmup_full;
     if (share >= 1.0)
         return size;
     /* The cube keeps batches small while a small batch teaches most, and grows fast after that. */
@@ -48,14 +55,51 @@ static uint32_t batch_target(const struct fr_ingest *ingest)
     return grown < size ? (uint32_t)grown : size;
 }
 
-bool fr_assembly_young(const struct fr_ingest *ingest)
+/* The same for the open batch; it changes between batches only. A share cannot know the history of
+ * the others, and takes them to be like itself. */
+static uint32_t open_target(const struct fr_ingest *ingest)
 {
-    return batch_target(ingest) < ingest->conf->ingest.batch_size;
+    return batch_target(ingest, ingest->n_shares * ingest->shares[ingest->piece.share].history_samples);
 }
 
-static uint32_t batch_limit(const struct fr_ingest *ingest)
+bool fr_assembly_young(const struct fr_ingest *ingest)
 {
-    return ingest->lockstep && !fr_assembly_young(ingest) ? FR_LOCKSTEP_SAMPLES_MAX : batch_target(ingest);
+    return open_target(ingest) < ingest->conf->ingest.batch_size;
+}
+
+/* The number of samples that makes the piece full. */
+static uint32_t piece_limit(const struct fr_ingest *ingest)
+{
+    uint32_t limit = ingest->lockstep && !fr_assembly_young(ingest) ? FR_LOCKSTEP_SAMPLES_MAX : open_target(ingest);
+    return (limit + ingest->n_shares - 1) / ingest->n_shares;
+}
+
+static uint32_t piece_samples(const struct fr_ingest *ingest)
+{
+    return ingest->open->n_samples - ingest->piece.first_sample;
+}
+
+static void end_piece(struct fr_ingest *ingest)
+{
+    if (ingest->piece.share < ingest->share_end)
+        ingest->shares[ingest->piece.share].history_samples += piece_samples(ingest);
+}
+
+static void begin_piece(struct fr_ingest *ingest, uint32_t share)
+{
+    ingest->piece = (struct fr_piece){.share = share};
+    if (!ingest->open)
+        return;
+    ingest->piece.first_sample = ingest->open->n_samples;
+    ingest->piece.first_position = ingest->open->n_positions;
+    ingest->piece.ids_before = ingest->open->ids;
+    ingest->piece.bytes_before = ingest->open->image_bytes;
+}
+
+void fr_assembly_begin_piece(struct fr_ingest *ingest, uint32_t share)
+{
+    end_piece(ingest);
+    begin_piece(ingest, share);
 }
 
 /* ---- the open batch ---- */
@@ -149,10 +193,12 @@ void fr_assembly_close(struct fr_ingest *ingest)
     batch->dead_sequence = ingest->dead_sequence;
     ingest->tally.batches++;
     ingest->tally.samples += batch->n_samples;
-    ingest->history_samples += batch->n_samples;
+    end_piece(ingest);
+    if (batch->n_lanes > 1) /* in lockstep pieces are made lane by lane */
+        fr_batch_arrange(batch, ingest->spare);
     ingest->ready = batch;
     ingest->open = NULL;
-    ingest->round_stream = ingest->round_taken = 0;
+    begin_piece(ingest, ingest->share_first);
 }
 
 void fr_assembly_end(struct fr_ingest *ingest)
@@ -198,19 +244,24 @@ static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
     }
     fr_decode_effective(stream->feed->decoder);
     fr_stream_release(stream, &ingest->event);
-    ingest->round_taken += ingest->pending != FR_PENDING_SKIP;
+    ingest->piece.taken += ingest->pending != FR_PENDING_SKIP;
     ingest->pending = FR_PENDING_NONE;
     if (stream->end >= 0 && stream->next >= stream->end)
         fr_stream_change_state(ingest, stream, FR_STREAM_FINISHED);
 }
 
-/* Ends the round when a batch is full of samples. In lockstep the rest of the pending record
- * waits until its partition comes again in a later round (see the head). While the model is
- * young there are no rounds, and the record continues in the next batch. */
-static void cut_round(struct fr_ingest *ingest)
+/* The piece is full. If it is all that a batch consists of, the batch closes. In lockstep the rest
+ * of the pending record waits until its partition comes again in a later round (see the head).
+ * While the model is young there are no rounds, and the record continues in the next batch. If a
+ * batch consists of several pieces, the record waits even then, because other pieces come first. */
+static void fill_piece(struct fr_ingest *ingest)
 {
     struct fr_stream *stream = pending_stream(ingest);
-    if (!ingest->lockstep || ingest->pending == FR_PENDING_NONE || fr_assembly_young(ingest))
+    ingest->piece.full = true;
+    if (ingest->n_shares == 1)
+        fr_assembly_close(ingest);
+    bool waits = ingest->lockstep && (ingest->n_shares > 1 || !fr_assembly_young(ingest));
+    if (!waits || ingest->pending == FR_PENDING_NONE)
         return;
     fr_stream_change_state(ingest, stream, FR_STREAM_RECORD_CUT);
     stream->remainder = ingest->event;
@@ -222,14 +273,14 @@ static void cut_round(struct fr_ingest *ingest)
 static void set_origins(const struct fr_ingest *ingest, const struct fr_stream *stream, uint32_t first)
 {
     const struct fr_partition_position *position = fr_stream_position(ingest, stream);
-    uint64_t lane = fr_xxh3_seed(position->topic, strlen(position->topic), (uint64_t)position->partition);
-    uint64_t record = fr_fmix64(lane + (uint64_t)ingest->event.offset);
+    uint64_t place = fr_xxh3_seed(position->topic, strlen(position->topic), (uint64_t)position->partition);
+    uint64_t record = fr_fmix64(place + (uint64_t)ingest->event.offset);
     struct fr_batch *batch = ingest->open;
     for (uint32_t i = first; i < batch->n_samples; i++)
         batch->origin[i] = fr_fmix64(record + ingest->staged_from + (i - first));
 }
 
-/* Appends `count` more samples of the pending record to the open batch. True: the batch is full of
+/* Appends `count` more samples of the pending record to the open batch. True: the piece is full of
  * samples; it may exceed its limit by less than one group, because a group is never split. */
 static bool append_samples(struct fr_ingest *ingest, uint32_t count)
 {
@@ -253,7 +304,7 @@ static bool append_samples(struct fr_ingest *ingest, uint32_t count)
         stream->next = ingest->event.offset;
         stream->item = ingest->staged_from;
     }
-    return batch->n_samples >= batch_limit(ingest);
+    return piece_samples(ingest) >= piece_limit(ingest);
 }
 
 static enum fr_status add_samples(struct fr_ingest *ingest)
@@ -262,18 +313,18 @@ static enum fr_status add_samples(struct fr_ingest *ingest)
     for (;;) {
         if (!ingest->open)
             return FR_AGAIN;
-        uint32_t limit = batch_limit(ingest), before = ingest->open->n_samples;
+        uint32_t limit = piece_limit(ingest), before = piece_samples(ingest);
+        struct fr_decode_room room = {
+            .samples = before, .ids = ingest->open->ids - ingest->piece.ids_before, .shares = ingest->n_shares};
         FR_CHECK(before < limit);
         uint32_t count = fr_decode_take(decoder, ingest->staged_from, limit - before);
-        count = fr_letter_fits(ingest) ? fr_decode_fit(decoder, ingest->staged_from, count, ingest->open) : 0;
-        /* the batch is full of ids or of bytes */
+        count = fr_letter_fits(ingest) ? fr_decode_fit(decoder, ingest->staged_from, count, &room) : 0;
+        /* the piece is full of ids or of bytes */
         bool full = count == 0 && ingest->staged_from < ingest->staged;
         if (!full)
             full = append_samples(ingest, count);
-        if (full) {
-            fr_assembly_close(ingest);
-            cut_round(ingest);
-        }
+        if (full)
+            fill_piece(ingest);
         if (ingest->pending == FR_PENDING_NONE)
             return FR_OK;
         enum fr_status status = fr_assembly_ready(ingest, 0);

@@ -124,9 +124,14 @@ static enum fr_status ask(struct fr_ingest *ingest, struct fr_err *err)
 {
     struct fr_buffer text = {0};
     enum fr_status status = FR_OK;
-    fr_buffer_printf(&text, "%s%" PRIu32 "\n", count_word, ingest->n_streams);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ingest->n_streams; i++)
+        n += fr_stream_is_ours(ingest, &ingest->streams[i]);
+    fr_buffer_printf(&text, "%s%" PRIu32 "\n", count_word, n);
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
+        if (!fr_stream_is_ours(ingest, stream))
+            continue;
         const struct fr_partition_position *p = fr_stream_position(ingest, stream);
         status = stream->feed->ask_end(ingest, stream, &stream->fixed_end, err);
         fr_buffer_printf(&text, "%s %" PRId32 " %" PRId64 "\n", p->topic, p->partition, stream->fixed_end);
@@ -147,6 +152,8 @@ enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
         const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+        if (!fr_stream_is_ours(ingest, stream))
+            continue;
         status = stream->feed->apply_end(ingest, stream, err);
         if (status == FR_OK && stream->end > stream->high)
             status = fr_err_set(err, FR_E_LOST,
@@ -166,7 +173,7 @@ void fr_ends_log(const struct fr_ingest *ingest)
     for (uint32_t i = 0; i < ingest->n_streams; i++) {
         const struct fr_stream *stream = &ingest->streams[i];
         const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-        if (stream->fixed_end >= 0)
+        if (stream->fixed_end >= 0 && fr_stream_is_ours(ingest, stream))
             fr_log(FR_LOG_INFO, "ingest", "end_reached",
                    "topic=%s partition=%" PRId32 " next=%" PRId64 " end=%" PRId64 " delivered=%" PRIu64, p->topic,
                    p->partition, stream->next, stream->end, stream->delivered);

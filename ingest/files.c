@@ -2,11 +2,11 @@
  * that differ for the streams of files.
  *
  * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no
- * timestamp, no key. At most one file is open at a time: the caller begins a file, reads it
- * until it is finished, and begins the next. A file whose path is now written in another way
- * (relative or absolute, through a link) is the same file, and its position gets the new name. A
- * file is begun at its last delivered line, and that line shows whether the file is still the
- * one that was read. Owner: ingest thread. */
+ * timestamp, no key. The caller begins a file, reads it until it is finished, and begins the
+ * next. So at most one file is open at a time; in lockstep with several lanes, one of each lane. A
+ * file whose path is now written in another way (relative or absolute, through a link) is the same
+ * file, and its position gets the new name. A file is begun at its last delivered line, and that
+ * line shows whether the file is still the one that was read. Owner: ingest thread. */
 #include "files.h"
 
 #include <errno.h>
@@ -31,9 +31,10 @@ struct files {
     uint32_t n;
     struct fr_source_partition *names; /* [n] the layout */
     bool *renamed;                     /* [n] the state had the file under another name */
-    struct fr_lines *lines;            /* reader of the open file */
-    uint32_t open;
-    char length[24]; /* bytes of the last line that was too long, for its dead letter */
+    struct fr_lines **lines;           /* [n] readers of the open files; NULL: not open */
+    uint32_t open;                     /* the file begun last */
+    /* bytes of the last line that was too long, for its dead letter */
+    char length[24];
 };
 
 static const char *path_in(const char *topic)
@@ -81,14 +82,14 @@ static enum fr_status open_regular(const char *path, int *out, struct stat *what
 static enum fr_status begin(void *self, uint32_t partition, int64_t offset, struct fr_err *err)
 {
     struct files *files = self;
-    FR_CHECK(!files->lines);
+    FR_CHECK(!files->lines[partition]);
     int file = -1;
     struct stat what;
     enum fr_status status = open_regular(path_in(files->names[partition].topic), &file, &what, err);
     if (status != FR_OK)
         return status;
     uint64_t record_max = files->conf->ingest.record_max;
-    files->lines = fr_lines_new(file, record_max ? (size_t)record_max : LINE_MAX_DEFAULT, offset, true);
+    files->lines[partition] = fr_lines_new(file, record_max ? (size_t)record_max : LINE_MAX_DEFAULT, offset, true);
     files->open = partition;
     return FR_OK;
 }
@@ -96,24 +97,25 @@ static enum fr_status begin(void *self, uint32_t partition, int64_t offset, stru
 static void halt(void *self, uint32_t partition)
 {
     struct files *files = self;
-    FR_CHECK(files->lines && files->open == partition);
-    fr_lines_free(files->lines);
-    files->lines = NULL;
+    FR_CHECK(files->lines[partition]);
+    fr_lines_free(files->lines[partition]);
+    files->lines[partition] = NULL;
 }
 
 static enum fr_status poll_line(void *self, int64_t partition, int wait_ms, struct fr_source_event *out,
                                 struct fr_err *err)
 {
     struct files *files = self;
-    (void)partition;
-    if (!files->lines) { /* the next file is not there yet, or there is none */
+    uint32_t open = partition >= 0 ? (uint32_t)partition : files->open;
+    struct fr_lines *lines = files->lines[open];
+    if (!lines) { /* the next file is not there yet, or there is none */
         nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
         return FR_AGAIN;
     }
     struct fr_line line;
-    const char *path = path_in(files->names[files->open].topic);
+    const char *path = path_in(files->names[open].topic);
     struct fr_err why = {0};
-    enum fr_status status = fr_lines_next(files->lines, &line, &why);
+    enum fr_status status = fr_lines_next(lines, &line, &why);
     if (status == FR_E_CORRUPT)
         return fr_err_set(err, status,
                           "ingest.files: %s is damaged or cut off after line %" PRId64
@@ -125,7 +127,7 @@ static enum fr_status poll_line(void *self, int64_t partition, int wait_ms, stru
         return status;
     *out = (struct fr_source_event){
         .kind = status == FR_EOF ? FR_SOURCE_FINISHED : FR_SOURCE_RECORD,
-        .partition = files->open,
+        .partition = open,
         .offset = line.number,
         .value = line.value,
         .size = line.size,
@@ -149,7 +151,9 @@ static size_t headers(void *self, const struct fr_source_event *event, struct fr
 static void close_files(void *self)
 {
     struct files *files = self;
-    fr_lines_free(files->lines);
+    for (uint32_t i = 0; i < files->n; i++)
+        fr_lines_free(files->lines[i]);
+    free(files->lines);
     free(files->names);
     free(files->renamed);
     free(files);
@@ -168,12 +172,13 @@ static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *str
 {
     const char *path = path_of(ingest, stream);
     int file = -1;
-    if (ingest->past_files && stream->next < 0)
+    bool past_files = fr_stream_share(ingest, stream)->past_files;
+    if (past_files && stream->next < 0)
         return fr_err_set(err, FR_E_MISMATCH,
                           "ingest.files: %s was not read before the topics were, and files come first; take it out of "
                           "ingest.files, or begin with another state_dir",
                           path);
-    if (ingest->past_files) /* the file need not even be there any more */
+    if (past_files) /* the file need not even be there any more */
         return FR_EOF;
     enum fr_status status = open_regular(path, &file, what, err);
     if (status != FR_OK)
@@ -345,6 +350,7 @@ void fr_files_open(const struct fr_conf *conf, struct fr_positions *known, struc
     files->n = conf->ingest.n_files;
     files->names = fr_alloc(files->n, sizeof(*files->names));
     files->renamed = fr_alloc(files->n, sizeof(*files->renamed));
+    files->lines = fr_alloc(files->n, sizeof(struct fr_lines *));
     for (uint32_t i = 0; i < files->n; i++)
         snprintf(files->names[i].topic, FR_TOPIC_MAX, FR_FILE_TOPIC "%s", conf->ingest.files[i]);
     for (uint32_t i = 0; i < files->n; i++) {

@@ -74,6 +74,34 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
     return status;
 }
 
+/* Divides lanes and streams into shares. */
+static void divide(struct fr_ingest *ingest, const struct fr_ingest_options *options)
+{
+    ingest->n_lanes = ingest->conf->domains > 1 ? ingest->conf->domains : 1;
+    ingest->lane_first = options->lane_first;
+    ingest->lane_end = options->lane_end ? options->lane_end : ingest->n_lanes;
+    FR_CHECK(ingest->lane_first < ingest->lane_end && ingest->lane_end <= ingest->n_lanes);
+    ingest->n_shares = ingest->lockstep ? ingest->n_lanes : 1;
+    ingest->share_first = ingest->lockstep ? ingest->lane_first : 0;
+    ingest->share_end = ingest->lockstep ? ingest->lane_end : 1;
+    ingest->shares = fr_alloc(ingest->n_shares, sizeof(*ingest->shares));
+    ingest->piece.share = ingest->share_first;
+    if (ingest->n_lanes > 1 && !ingest->lockstep)
+        ingest->spare = fr_batch_new(ingest->conf);
+}
+
+/* The restored positions give each share's history. Files have their present names by then. */
+static void read_history(struct fr_ingest *ingest)
+{
+    for (uint32_t i = 0; i < ingest->shared.known.count; i++) {
+        const struct fr_partition_position *p = &ingest->shared.known.partitions[i];
+        uint32_t lane = fr_stream_lane(p->topic, p->partition, ingest->n_lanes);
+        struct fr_share *share = &ingest->shares[ingest->n_shares > 1 ? lane : 0];
+        share->past_files |= !fr_is_file_topic(p->topic) && p->delivered > 0;
+        share->history_samples += p->samples - p->skipped;
+    }
+}
+
 enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_ingest **out, struct fr_err *err)
 {
     const struct fr_conf *conf = options->conf;
@@ -99,17 +127,14 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
         fr_positions_copy(options->positions, &ingest->shared.known);
     ingest->shared.n_resolved = ingest->shared.known.count;
     ingest->n_files = conf->ingest.n_files;
-    for (uint32_t i = 0; i < ingest->shared.known.count; i++) {
-        const struct fr_partition_position *p = &ingest->shared.known.partitions[i];
-        ingest->past_files |= !fr_is_file_topic(p->topic) && p->delivered > 0;
-        ingest->history_samples += p->samples - p->skipped;
-    }
+    divide(ingest, options);
     ingest->present = fr_alloc(conf->n_slots + 1, sizeof(*ingest->present));
     ingest->shared.status.present = fr_alloc(conf->n_slots + 1, sizeof(*ingest->present));
     ingest->discover_ms = discover_ms(conf);
     ingest->started_ms = fr_wall_ms(ingest->clock);
     fr_clocks_init(&ingest->clocks, ingest->clock, conf->ingest.lockstep ? 0 : options->epoch_wall_ms);
     enum fr_status status = open_sources(ingest, options, err);
+    read_history(ingest);
     if (status != FR_OK) {
         fr_ingest_free(ingest);
         return status;
@@ -157,6 +182,7 @@ void fr_ingest_free(struct fr_ingest *ingest)
             feeds[i]->source.close(feeds[i]->source.self);
         fr_decoder_free(feeds[i]->decoder);
     }
+    fr_batch_free(ingest->spare);
     fr_batch_free(ingest->open);
     fr_batch_free(ingest->ready);
     fr_positions_release(&ingest->shared.known);
@@ -165,7 +191,9 @@ void fr_ingest_free(struct fr_ingest *ingest)
     free(ingest->shared.status.present);
     free(ingest->present);
     pthread_mutex_destroy(&ingest->shared.mutex);
-    fr_record_image_drop(ingest->image);
+    for (uint32_t i = 0; i < ingest->n_shares; i++)
+        fr_record_image_drop(ingest->shares[i].image);
+    free(ingest->shares);
     fr_held_release(&ingest->held);
     free(ingest->lettered);
     free(ingest->streams);
@@ -253,48 +281,63 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
 
 /* ---- a step ---- */
 
-/* Whether the stream of the round may go into the open batch. A batch has records of one file
- * only. */
-static bool fits_open_batch(const struct fr_ingest *ingest)
+/* Whether the stream of the round may go into the piece. A piece has records of one file only. */
+static bool fits_piece(const struct fr_ingest *ingest)
 {
-    return ingest->open->n_positions == 0 ||
-           ingest->streams[ingest->touched[0]].order == ingest->streams[ingest->round_stream].order;
+    const struct fr_piece *piece = &ingest->piece;
+    return ingest->open->n_positions == piece->first_position ||
+           ingest->streams[ingest->touched[piece->first_position]].order == ingest->streams[piece->stream].order;
 }
 
-/* Chooses the stream whose record comes next while the model is young; false: the batch is full of
+/* Whether the stream is one of the piece's share and not read to its end. */
+static bool has_more(const struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    return fr_stream_share(ingest, stream) == &ingest->shares[ingest->piece.share] && stream->state != FR_STREAM_DONE;
+}
+
+/* Chooses the stream whose record comes next while the model is young; false: the piece is full of
  * records. Rounds are not used then, because a round may hold far more samples than a batch, and a
  * partition must not run ahead of the others by that many batches. The partition that has delivered
  * the fewest records comes next, so the choice is a function of the ledgers; a partition that was
- * cut within a record continues with that record. A batch has at most as many records as a round;
+ * cut within a record continues with that record. A piece has at most as many records as a round;
  * files, too, are read one record at a time. */
 static bool choose_young_stream(struct fr_ingest *ingest)
 {
+    const struct fr_share *share = &ingest->shares[ingest->piece.share];
     struct fr_stream *found = NULL;
     uint32_t n = 0; /* streams of the run, whether read to their ends or not */
-    for (uint32_t i = ingest->order; i < ingest->n_streams; i++) {
+    for (uint32_t i = share->order; i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
-        if (stream->order != ingest->order)
+        if (stream->order != share->order || fr_stream_share(ingest, stream) != share)
             continue;
         n += stream->end != 0;
-        if (stream->state != FR_STREAM_DONE && (!found || stream->delivered < found->delivered))
+        if (has_more(ingest, stream) && (!found || stream->delivered < found->delivered))
             found = stream;
     }
-    if (!found || ingest->round_taken >= (uint64_t)ingest->conf->ingest.lockstep_records * n)
+    if (!found || ingest->piece.taken >= (uint64_t)ingest->conf->ingest.lockstep_records * n)
         return false;
-    ingest->round_stream = (uint32_t)(found - ingest->streams);
-    return fits_open_batch(ingest);
+    ingest->piece.stream = (uint32_t)(found - ingest->streams);
+    return fits_piece(ingest);
 }
 
 /* Chooses the partition or file whose record comes next; false: the round is over. */
 static bool choose_round_stream(struct fr_ingest *ingest)
 {
+    struct fr_piece *piece = &ingest->piece;
     if (fr_assembly_young(ingest))
         return choose_young_stream(ingest);
-    for (; ingest->round_stream < ingest->n_streams; ingest->round_stream++, ingest->round_taken = 0)
-        if (ingest->streams[ingest->round_stream].state != FR_STREAM_DONE &&
-            ingest->round_taken < ingest->conf->ingest.lockstep_records)
-            return fits_open_batch(ingest);
+    for (; piece->stream < ingest->n_streams; piece->stream++, piece->taken = 0)
+        if (has_more(ingest, &ingest->streams[piece->stream]) && piece->taken < ingest->conf->ingest.lockstep_records)
+            return fits_piece(ingest);
     return false;
+}
+
+/* Chooses the stream of the next record, piece by piece; false: the batch is complete. */
+static bool choose_stream(struct fr_ingest *ingest)
+{
+    while (ingest->piece.share < ingest->share_end && (ingest->piece.full || !choose_round_stream(ingest)))
+        fr_assembly_begin_piece(ingest, ingest->piece.share + 1);
+    return ingest->piece.share < ingest->share_end;
 }
 
 static enum fr_status handle_event(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event,
@@ -319,14 +362,13 @@ static void nap(int wait_ms)
 /* FR_OK: a batch was closed or an event handled; FR_AGAIN: nothing came within wait_ms. */
 static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
-    bool over =
-        ingest->lockstep ? !choose_round_stream(ingest) : ingest->until_end && ingest->n_done == ingest->n_streams;
+    bool over = ingest->lockstep ? !choose_stream(ingest) : ingest->until_end && ingest->n_done == ingest->n_streams;
     if (over && ingest->n_done == ingest->n_streams) {
         enum fr_status status = fr_ingest_malformed_end(ingest, err);
         if (status != FR_OK)
             return status;
     } else if (over && fr_ingest_malformed_holds(ingest)) {
-        ingest->round_stream = ingest->round_taken = 0;
+        fr_assembly_begin_piece(ingest, ingest->share_first); /* one more round */
         return FR_OK;
     }
     if (over) {
@@ -344,7 +386,7 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
     const struct fr_feed *feed = ingest->polled;
     int64_t from = -1;
     if (ingest->lockstep) {
-        struct fr_stream *stream = &ingest->streams[ingest->round_stream];
+        struct fr_stream *stream = &ingest->streams[ingest->piece.stream];
         feed = stream->feed;
         from = stream->partition;
         if (stream->state == FR_STREAM_CUT) {

@@ -111,6 +111,31 @@ struct fr_held_queue {
     } state;
 };
 
+/* Streams that are read and assembled as if they were the whole log, with their share of a batch's
+ * limits: in lockstep those of one lane, so that what a lane gives to a batch depends on the lane's
+ * streams alone; live all streams. */
+struct fr_share {
+    /* streams up to this order are read now; n_files: all files are done */
+    uint32_t order;
+    bool past_files;          /* records of topics are in effect, so all files were read before */
+    uint64_t history_samples; /* samples of all batches before the open one, in this history */
+    /* bytes of the last large record that was split between batches; NULL: none */
+    struct fr_record_image *image;
+    uint32_t image_stream; /* stream and offset of that record */
+    int64_t image_offset;
+};
+
+/* What the open batch has of one share. The pieces of a batch are made one after the other. */
+struct fr_piece {
+    uint32_t share;         /* its number; share_end: all pieces of the batch are complete */
+    bool full;              /* the share gives no more to this batch */
+    uint32_t stream, taken; /* lockstep: the present round (choose_round_stream) */
+    /* what the batch had when the piece began */
+    uint32_t first_sample, first_position;
+    uint64_t ids_before;
+    size_t bytes_before;
+};
+
 enum fr_pending { FR_PENDING_NONE, FR_PENDING_SAMPLES, FR_PENDING_SKIP, FR_PENDING_LETTER };
 
 /* What the ingest thread exchanges with other threads. */
@@ -143,11 +168,13 @@ struct fr_ingest {
     struct fr_dead_sink sink;
     bool own_sink;
 
-    struct fr_conf file_conf; /* a copy with the format JSON; borrows what `conf` borrows */
-    uint32_t n_files;         /* the first streams are files */
-    /* streams up to this order are read now; n_files: all files are done */
-    uint32_t order;
-    bool past_files; /* records of topics are in effect, so all files were read before */
+    /* a copy with the format JSON; borrows what `conf` borrows */
+    struct fr_conf file_conf;
+    uint32_t n_files;                       /* the first streams are files */
+    uint32_t n_lanes, lane_first, lane_end; /* lanes of a batch; those that are read */
+    uint32_t n_shares;                      /* lockstep: n_lanes; live: 1 */
+    uint32_t share_first, share_end;        /* those that are read */
+    struct fr_share *shares;                /* [n_shares] */
     uint32_t n_streams, capacity_streams;
     struct fr_stream *streams;
     uint32_t n_moved;   /* streams with `moved` */
@@ -157,6 +184,8 @@ struct fr_ingest {
     int64_t down_since_ms; /* wall time since which no broker answers; 0: brokers answer */
 
     struct fr_batch *open;  /* the batch being filled; NULL: none is at hand */
+    struct fr_piece piece;  /* of the open batch, the piece that is being made */
+    struct fr_batch *spare; /* live, several lanes: for fr_batch_arrange; NULL: not needed */
     struct fr_batch *ready; /* a closed batch that is not in the ring yet; NULL: none */
     uint32_t *touched;      /* [open->n_positions] stream of each entry */
     uint64_t open_since_ns; /* when the open batch got its first entry */
@@ -170,15 +199,9 @@ struct fr_ingest {
     uint32_t staged_from; /* the first of them that is not in a batch */
     const char *reason;   /* why the record is refused */
 
-    uint64_t history_samples; /* samples of all batches before the open one, in this history */
-    uint64_t dead_sequence;   /* number of the last letter of a malformed record */
-    /* bytes of the last large record that was split between batches; NULL: none */
-    struct fr_record_image *image;
-    uint32_t image_stream; /* stream and offset of that record */
-    int64_t image_offset;
-    int64_t *lettered; /* [n_lettered] by stream_index; owned by the owner loop (letters.c) */
+    uint64_t dead_sequence; /* number of the last letter of a malformed record */
+    int64_t *lettered;      /* [n_lettered] by stream_index; owned by the owner loop (letters.c) */
     uint32_t n_lettered;
-    uint32_t round_stream, round_taken; /* lockstep: the present round (choose_round_stream) */
 
     struct fr_ingest_status tally; /* counters only */
     struct fr_malformed_watch malformed;
@@ -200,10 +223,20 @@ struct fr_ingest {
 
 /* ---- streams and their source ---- */
 
-/* Whether the stream may be read now: files one after the other, partitions after all files. */
+static inline struct fr_share *fr_stream_share(const struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    return &ingest->shares[ingest->n_shares > 1 ? stream->lane : 0];
+}
+/* Whether this ingest reads the lane of the stream. */
+static inline bool fr_stream_is_ours(const struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    return stream->lane >= ingest->lane_first && stream->lane < ingest->lane_end;
+}
+/* Whether the stream may be read now: the files of a share one after the other, partitions after
+ * all its files. */
 static inline bool fr_stream_may_be_read(const struct fr_ingest *ingest, const struct fr_stream *stream)
 {
-    return stream->order <= ingest->order;
+    return stream->order <= fr_stream_share(ingest, stream)->order;
 }
 /* Whether brokers answer. While files are read it does not matter. */
 static inline bool fr_is_connected(const struct fr_ingest *ingest, char *problem, size_t size)
@@ -211,9 +244,21 @@ static inline bool fr_is_connected(const struct fr_ingest *ingest, char *problem
     const struct fr_source *source = &ingest->polled->source;
     return !source->connected || source->connected(source->self, problem, size);
 }
+/* Whether a share still reads files. */
 static inline bool fr_files_left(const struct fr_ingest *ingest)
 {
-    return ingest->order < ingest->n_files;
+    uint32_t i = ingest->share_first;
+    while (i < ingest->share_end && ingest->shares[i].order == ingest->n_files)
+        i++;
+    return i < ingest->share_end;
+}
+/* Whether a share reads topics. */
+static inline bool fr_topics_begun(const struct fr_ingest *ingest)
+{
+    uint32_t i = ingest->share_first;
+    while (i < ingest->share_end && ingest->shares[i].order < ingest->n_files)
+        i++;
+    return i < ingest->share_end;
 }
 static inline const struct fr_partition_position *fr_stream_position(const struct fr_ingest *ingest,
                                                                      const struct fr_stream *stream)
@@ -236,8 +281,10 @@ enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *str
 enum fr_status fr_assembly_pending(struct fr_ingest *ingest) FR_MUST_CHECK;
 /* Makes entries for streams that moved without a record. */
 void fr_assembly_moved(struct fr_ingest *ingest);
-/* Whether the open batch is smaller than batch_size because the model is young. */
+/* Whether the piece is smaller than its share of batch_size because the model is young. */
 bool fr_assembly_young(const struct fr_ingest *ingest);
+/* Begins the piece of this share in the open batch; share_end: there is no further piece. */
+void fr_assembly_begin_piece(struct fr_ingest *ingest, uint32_t share);
 /* Whether the open batch has waited for batch_wait. */
 bool fr_assembly_due(struct fr_ingest *ingest, uint64_t now_ns);
 void fr_assembly_close(struct fr_ingest *ingest);
@@ -259,7 +306,7 @@ void fr_ingest_malformed_decide_due(struct fr_ingest *ingest, uint64_t now_ns);
 void fr_ingest_malformed_full(struct fr_ingest *ingest, const struct fr_stream *stream);
 /* Writes share, pause and the problem of records to the status, and what is due to the log. */
 void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_status *status);
-/* Whether, in lockstep, the open batch waits for a first good record. */
+/* Whether, in lockstep, the open batch waits for a first good record, of any lane that is read. */
 bool fr_ingest_malformed_holds(struct fr_ingest *ingest);
 /* FR_AGAIN: reading is paused; FR_E_INVALID: the same in a bounded run, which ends. */
 enum fr_status fr_ingest_malformed_pauses(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;

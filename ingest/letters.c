@@ -73,11 +73,14 @@ bool fr_letter_fits(struct fr_ingest *ingest)
     const struct fr_batch *batch = ingest->open;
     uint64_t most = (uint64_t)ingest->conf->ingest.batch_size * FR_BYTES_PER_SAMPLE;
     most = most < FR_BATCH_BYTES_MIN ? FR_BATCH_BYTES_MIN : most;
-    if (batch->n_samples == 0 || batch->image_bytes + ingest->event.size + ingest->event.key_size <= most / 2)
+    most = (most + ingest->n_shares - 1) / ingest->n_shares;
+    uint64_t bytes = batch->image_bytes - ingest->piece.bytes_before; /* of the piece */
+    if (batch->n_samples == ingest->piece.first_sample ||
+        bytes + ingest->event.size + ingest->event.key_size <= most / 2)
         return true; /* headers are measured only if they could matter */
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
     struct fr_record_parts parts = pending_parts(ingest, headers);
-    return batch->image_bytes + fr_record_image_size(&parts) <= most;
+    return bytes + fr_record_image_size(&parts) <= most;
 }
 
 void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
@@ -87,24 +90,27 @@ void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
     size_t capacity = batch->record_bytes.capacity;
     if (count == 0)
         return;
-    if (ingest->image &&
-        (ingest->image_stream != ingest->pending_stream || ingest->image_offset != ingest->event.offset)) {
-        fr_record_image_drop(ingest->image);
-        ingest->image = NULL;
+    const struct fr_stream *stream = &ingest->streams[ingest->pending_stream];
+    struct fr_share *share = fr_stream_share(ingest, stream);
+    if (share->image &&
+        (share->image_stream != ingest->pending_stream || share->image_offset != ingest->event.offset)) {
+        fr_record_image_drop(share->image);
+        share->image = NULL;
     }
     struct fr_record_parts parts = pending_parts(ingest, headers);
     bool split = ingest->staged_from > 0 || count < ingest->staged;
-    if (split && !ingest->image && fr_record_image_size(&parts) >= FR_SHARED_IMAGE_MIN) {
-        ingest->image = fr_record_image_new(&parts);
-        ingest->image_stream = ingest->pending_stream;
-        ingest->image_offset = ingest->event.offset;
+    if (split && !share->image && fr_record_image_size(&parts) >= FR_SHARED_IMAGE_MIN) {
+        share->image = fr_record_image_new(&parts);
+        share->image_stream = ingest->pending_stream;
+        share->image_offset = ingest->event.offset;
     }
     fr_batch_add_record(batch,
-                        &(struct fr_batch_record){.stream_index = ingest->streams[ingest->pending_stream].stream_index,
+                        &(struct fr_batch_record){.stream_index = stream->stream_index,
+                                                  .lane = stream->lane,
                                                   .offset = ingest->event.offset,
                                                   .kafka_ms = ingest->event.timestamp_ms,
                                                   .first_item = ingest->staged_from,
-                                                  .shared = split ? ingest->image : NULL},
+                                                  .shared = split ? share->image : NULL},
                         &parts);
     ingest->tally.record_bytes += batch->record_bytes.capacity - capacity;
 }

@@ -80,7 +80,7 @@ enum fr_status fr_streams_identify_some(struct fr_ingest *ingest, uint64_t now_n
     char problem[256];
     if (now_ns < ingest->identify_ns || ingest->pending != FR_PENDING_NONE || fr_held_replays(ingest))
         return FR_OK;
-    if (!source->self || fr_files_left(ingest) || !fr_is_connected(ingest, problem, sizeof(problem)))
+    if (!source->self || !fr_topics_begun(ingest) || !fr_is_connected(ingest, problem, sizeof(problem)))
         return FR_OK;
     struct fr_stream *streams[FR_IDENTIFY_PARTITIONS];
     uint32_t first = ingest->topics.first;

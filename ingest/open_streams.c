@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "files.h"
 
@@ -24,6 +25,24 @@ void fr_stream_moved(struct fr_ingest *ingest, struct fr_stream *stream)
 }
 
 /* ---- discovery ---- */
+
+uint32_t fr_stream_lane(const char *topic, int32_t partition, uint32_t n_lanes)
+{
+    uint64_t number = fr_is_file_topic(topic) ? fr_xxh3(topic, strlen(topic)) : (uint64_t)partition;
+    return (uint32_t)(number % n_lanes);
+}
+
+void fr_streams_next_files(struct fr_ingest *ingest)
+{
+    for (uint32_t i = 0; i < ingest->n_shares; i++) {
+        struct fr_share *share = &ingest->shares[i];
+        for (; share->order < ingest->n_files; share->order++) {
+            const struct fr_stream *file = &ingest->streams[share->order];
+            if (fr_stream_share(ingest, file) == share && file->state != FR_STREAM_DONE)
+                break;
+        }
+    }
+}
 
 static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, const struct fr_source_partition *at,
                        bool added)
@@ -42,6 +61,7 @@ static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, con
         .feed = feed,
         .partition = ingest->n_streams - feed->first,
         .order = feed->one_by_one ? ingest->n_streams : feed->first,
+        .lane = fr_stream_lane(at->topic, at->partition, ingest->n_lanes),
         .stream_index = stream_index,
         .next = p.offset,
         .item = p.item,
@@ -57,8 +77,13 @@ static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, con
         .check.why = "not checked yet",
         .added = added,
     };
-    ingest->n_streams++;
-    ingest->n_stopped++;
+    struct fr_stream *stream = &ingest->streams[ingest->n_streams++];
+    if (fr_stream_is_ours(ingest, stream)) {
+        ingest->n_stopped++;
+        return;
+    }
+    stream->state = FR_STREAM_DONE; /* for this ingest, which does not read its lane */
+    ingest->n_done++;
 }
 
 /* Partitions that were read before must still be there. A topic never shrinks, so one with fewer
@@ -69,6 +94,8 @@ static enum fr_status check_complete(const struct fr_ingest *ingest, struct fr_e
     for (uint32_t i = 0; i < known->count; i++) {
         const struct fr_partition_position *p = &known->partitions[i];
         bool topic_there = false, there = false;
+        uint32_t lane = fr_stream_lane(p->topic, p->partition, ingest->n_lanes);
+        bool past_files = ingest->shares[ingest->n_shares > 1 ? lane : 0].past_files;
         for (uint32_t k = 0; k < ingest->n_streams && !there; k++) {
             there = ingest->streams[k].stream_index == i;
             topic_there |= there || strcmp(fr_stream_position(ingest, &ingest->streams[k])->topic, p->topic) == 0;
@@ -83,7 +110,7 @@ static enum fr_status check_complete(const struct fr_ingest *ingest, struct fr_e
         if (topic_there && !there && !ingest->started)
             fr_log(FR_LOG_WARN, "ingest", "partition_gone", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic,
                    p->partition, p->offset);
-        if (!topic_there && !ingest->started && !(ingest->past_files && fr_is_file_topic(p->topic)))
+        if (!topic_there && !ingest->started && !(past_files && fr_is_file_topic(p->topic)))
             fr_log(FR_LOG_WARN, "ingest", "topic_left", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic,
                    p->partition, p->offset);
     }
@@ -153,6 +180,8 @@ enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err)
     uint32_t resumed = ingest->shared.n_resolved;
     if (status == FR_OK)
         status = add_streams(ingest, &ingest->files, &files, resumed, err);
+    if (status == FR_OK)
+        fr_streams_next_files(ingest);
     if (status == FR_OK)
         status = add_streams(ingest, &ingest->topics, &topics, resumed, err);
     return status == FR_OK ? check_complete(ingest, err) : status;

@@ -185,6 +185,8 @@ enum fr_status fr_streams_skip(struct fr_ingest *ingest, struct fr_err *err)
         if (status != FR_OK)
             return status;
         FR_CHECK(stream);
+        if (!fr_stream_is_ours(ingest, stream))
+            continue;
         status = add_range(ingest, stream, &ingest->skips[i], err);
         if (status != FR_OK)
             return status;

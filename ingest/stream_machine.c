@@ -33,7 +33,7 @@
  *   begun (three ways)           fr_stream_begin
  *   mark matched                 fr_files_verify
  *   record, end                  fr_assembly_event, by add_record and reach_end
- *   cut                          cut_round of assembly.c
+ *   cut                          fill_piece of assembly.c
  *   restarted                    fr_streams_identify and fr_streams_identify_some (log_identity.c),
  *                                and fr_assembly_event if another broker leads the partition
  *   failed                       fr_stream_fail
@@ -57,7 +57,8 @@
 static void begin(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    ingest->polled = stream->feed;
+    if (stream->feed == &ingest->topics) /* another lane may still read files */
+        ingest->polled = stream->feed;
     stream->seen = stream->next;
     stream->idle_at = stream->check.in_transaction ? stream->next : -1;
     stream->transaction_ns = 0;
@@ -87,8 +88,7 @@ static void halt_and_drop_remainder(struct fr_ingest *ingest, struct fr_stream *
 static void finish(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     stream->interrupted = false;
-    while (fr_files_left(ingest) && ingest->streams[ingest->order].state == FR_STREAM_DONE)
-        ingest->order++;
+    fr_streams_next_files(ingest);
     if (stream->next < stream->end) { /* only markers were left, and they take effect too */
         stream->next = stream->end;
         stream->item = 0;

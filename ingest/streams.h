@@ -93,6 +93,7 @@ struct fr_stream {
     const struct fr_feed *feed;
     uint32_t partition;    /* index in the feed's layout */
     uint32_t order;        /* streams of a smaller order are read before this one */
+    uint32_t lane;         /* fr_stream_lane */
     uint32_t stream_index; /* index in the positions */
     /* was found on a topic that was read before, so it begins at its first record */
     bool added;
@@ -174,6 +175,11 @@ static inline void fr_stream_release(const struct fr_stream *stream, struct fr_s
 
 /* ---- open_streams.c ---- */
 
+/* Returns the lane of a topic-partition or file (`file:<path>`, as ingest.files writes the path).
+ * The lane depends on nothing else, so a stream stays in its lane. */
+uint32_t fr_stream_lane(const char *topic, int32_t partition, uint32_t n_lanes);
+/* Moves each share to its first file that is not done, or to the topics. */
+void fr_streams_next_files(struct fr_ingest *ingest);
 enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 /* Begins a READY stream, or finishes it if it is at the end of a bounded run. */
 enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err) FR_MUST_CHECK;

@@ -45,7 +45,7 @@ static bool waits(const struct fr_ingest *ingest, const struct fr_stream *stream
     if (!reads || (stream->end >= 0 && stream->idle_at >= stream->end))
         return false;
     /* in lockstep only the partition of the round was polled */
-    return (!ingest->lockstep || stream == &ingest->streams[ingest->round_stream]) &&
+    return (!ingest->lockstep || stream == &ingest->streams[ingest->piece.stream]) &&
            source->high(source->self, stream->partition) > stream->idle_at;
 }
 

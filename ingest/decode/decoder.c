@@ -162,18 +162,19 @@ uint32_t fr_decode_take(const struct fr_decoder *d, uint32_t from, uint32_t room
     return staging->group_begin[low] - from;
 }
 
-uint32_t fr_decode_fit(const struct fr_decoder *d, uint32_t from, uint32_t count, const struct fr_batch *batch)
+uint32_t fr_decode_fit(const struct fr_decoder *d, uint32_t from, uint32_t count, const struct fr_decode_room *room)
 {
     const struct fr_staging *staging = &d->staging;
     uint64_t per_batch = (uint64_t)d->conf->ingest.batch_size * FR_IDS_PER_SAMPLE;
-    uint64_t ids_max = per_batch < FR_BATCH_IDS_MIN ? FR_BATCH_IDS_MIN : per_batch, ids = batch->ids;
+    uint64_t ids_max = per_batch < FR_BATCH_IDS_MIN ? FR_BATCH_IDS_MIN : per_batch, ids = room->ids;
+    ids_max = (ids_max + room->shares - 1) / room->shares;
     if (ids + fr_staging_ids(staging, 0, staging->n_samples) <= ids_max)
         return count;
     uint32_t taken = 0;
     while (taken < count) {
         uint32_t size = fr_decode_take(d, from + taken, 1); /* the size of one group */
         ids += fr_staging_ids(staging, from + taken, size);
-        if (ids > ids_max && batch->n_samples + taken > 0)
+        if (ids > ids_max && room->samples + taken > 0)
             break;
         taken += size;
     }

@@ -22,6 +22,11 @@
  * batch_warmup requires less than batch_size, a batch is as small as live, and the next record
  * comes from the partition that has delivered the fewest.
  *
+ * With scale.domains above 1 the samples of a batch lie lane by lane (batch/batch.h). The lane of
+ * partition p is p mod domains, that of a file a hash of its path mod domains. In lockstep batch k
+ * is piece k of each lane: what the rules above give for the lane's partitions and files alone,
+ * with all limits divided by the number of lanes.
+ *
  * --until end and lockstep end with one more batch, which has no samples and has end_of_stream.
  *
  * Thread: the ingest thread calls fr_ingest_step, any thread status, commit and acknowledged. */
@@ -65,6 +70,9 @@ struct fr_ingest_options {
      * range that cannot be passed over. */
     const struct fr_ingest_skip *skips;
     size_t n_skips;
+    /* Only lanes [lane_first, lane_end) are read, and streams of other lanes are not opened; 0, 0:
+     * all lanes. In lockstep the batches then consist of the pieces of these lanes. */
+    uint32_t lane_first, lane_end;
     /* What this host's clock showed when the newest epoch of the restored state was cut; 0: not
      * known. */
     int64_t epoch_wall_ms;

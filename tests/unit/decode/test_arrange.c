@@ -1,5 +1,5 @@
-/* A batch in the order of its lanes is the batch that decoding its records in that order gives, with
- * each sample's record; and leaving samples out keeps the lanes of the others. */
+/* A batch in the order of its lanes is the batch that decoding its records in that order gives,
+ * with each sample's record; and leaving samples out keeps the lanes of the others. */
 #include "fixture.h"
 
 #include "base/check.h"
@@ -25,8 +25,8 @@ static void put_item(struct fr_buffer *text, uint64_t *d, uint32_t kinds, bool o
         fr_buffer_printf(text, ",\"history\":{\"i\":[%u,%u],\"w\":[2,0.5]}", dice(d, 50), dice(d, 50));
     if (dice(d, 2) == 0)
         fr_buffer_printf(text, ",\"price\":%u", dice(d, 9));
-    fr_buffer_printf(text, "},\"y\":[%u,0.5],\"w\":%u,\"s\":0.5,\"u\":%u,\"t\":%llu", dice(d, 2), 1 + dice(d, 4),
-                     1 + dice(d, 3), 1600000000000ull + dice(d, 100000));
+    fr_buffer_printf(text, "},\"y\":[%u,0.5],\"w\":%u,\"s\":0.%u,\"u\":%u,\"t\":%llu", dice(d, 2), 1 + dice(d, 4),
+                     1 + dice(d, 9), 1 + dice(d, 3), 1600000000000ull + dice(d, 100000));
     if (kinds & SCORES && dice(d, 4) == 0)
         fr_buffer_printf(text, ",\"p\":{\"click_rate\":0.25}");
     fr_buffer_printf(text, "}");

@@ -54,7 +54,8 @@ struct service {
     int64_t until_ms, epoch_wall_ms;
     struct fr_ingest_skip skips[FR_SKIPS_MAX + 1]; /* asked for */
     size_t n_skips;
-    char dir[32]; /* of files; empty: none */
+    uint32_t lane_first, lane_end; /* those that are read; 0, 0: all */
+    char dir[32];                  /* of files; empty: none */
     bool end_of_stream;
     struct fr_err err;
 };
@@ -204,6 +205,8 @@ static inline enum fr_status service_start(struct service *s, bool until_end)
         .fix_end_self = s,
         .skips = s->skips,
         .n_skips = s->n_skips,
+        .lane_first = s->lane_first,
+        .lane_end = s->lane_end,
         .source = &s->source,
         .dead_sink = &s->sink,
     };

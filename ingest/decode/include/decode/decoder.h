@@ -104,10 +104,16 @@ void fr_decode_present(const struct fr_decoder *decoder, uint32_t from, uint32_t
 /* Returns how many items from `from` on fill a batch that has room for `room` >= 1 more samples.
  * They are whole groups, and the last group may exceed the room. */
 uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_t room);
-/* Returns how many of those items are whole groups for whose ids the batch has room, so that the
- * memory of one record does not depend on other records; 0 if the batch is full. An empty batch
- * always has room for one group, because a single group is not expanded. */
-uint32_t fr_decode_fit(const struct fr_decoder *decoder, uint32_t from, uint32_t count, const struct fr_batch *batch);
+/* What a batch, or one of the equal shares of its limits, holds already. */
+struct fr_decode_room {
+    uint32_t samples, shares; /* shares: of a batch, at least 1 */
+    uint64_t ids;             /* as fr_batch.ids counts them */
+};
+/* Returns how many of those items are whole groups for whose ids there is room, so that the memory
+ * of one record does not depend on other records; 0 if there is none. What is empty always has room
+ * for one group, because a single group is not expanded. */
+uint32_t fr_decode_fit(const struct fr_decoder *decoder, uint32_t from, uint32_t count,
+                       const struct fr_decode_room *room);
 /* Appends items [from, from + count) of the staged record to the batch. Several calls may split
  * the record between batches, by the counts of fr_decode_take. `from` can be inside a group
  * after a restart with another version; then the rest of that group is appended. Counts of
