@@ -179,12 +179,18 @@ void fr_graph_fill_sets(struct graph_run *run)
 
 static void sum_auxiliary_losses(const struct fr_graph *graph)
 {
-    uint32_t n = graph->conf->n_losses, chunks = fr_level_chunks(graph, LEVEL_SAMPLE);
+    const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
+    uint32_t n = graph->conf->n_losses;
     for (uint32_t i = 0; i < n; i++) {
-        double sum = 0.0;
-        for (uint32_t c = 0; c < chunks; c++)
-            sum += graph->loss_partial[(size_t)c * n + i];
-        graph->losses[graph->conf->n_tasks + i].sum = (double)graph->conf->losses[i].weight * sum;
+        struct fr_lane_sum all = {0};
+        for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+            double sum = 0.0;
+            for (uint32_t c = begin[lane].chunk; c < begin[lane + 1].chunk; c++)
+                sum += graph->loss_partial[(size_t)c * n + i];
+            if (begin[lane + 1].chunk > begin[lane].chunk)
+                fr_lane_sum_add(&all, lane, sum);
+        }
+        graph->losses[graph->conf->n_tasks + i].sum = (double)graph->conf->losses[i].weight * fr_lane_sum_total(&all);
     }
 }
 

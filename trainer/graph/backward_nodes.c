@@ -73,9 +73,9 @@ static void backward_linear(const struct fr_graph *graph, const struct node *nod
         const struct node *from = fr_argument(graph, node, 0);
         if (from->gated)
             product.gate = fr_node_values(graph->variant, from, r.begin);
-        fr_graph_multiply(graph, &product);
+        fr_graph_multiply_chunk(graph, node, c, &product);
     }
-    fr_graph_pack_gradients(graph, linear, r);
+    fr_graph_pack_gradients(graph, linear, c);
 }
 
 static void backward_bias(const struct fr_graph *graph, const struct node *node, const struct chunk *c)
@@ -96,7 +96,7 @@ static void backward_dropout(const struct graph_run *run, const struct node *nod
     }
     if (node->arguments[0].skip_gradient)
         return;
-    struct fr_dropout call = fr_graph_dropout(graph, node, r);
+    struct fr_dropout call = fr_graph_dropout(graph, node, c);
     call.accumulate = node->arguments[0].accumulate;
     call.x = fr_node_gradients(graph->variant, node, r.begin);
     call.y = fr_node_wanted(graph, node, 0, r.begin);

@@ -4,6 +4,8 @@
  * A chunk stays in the second-level cache from pooling to logit. With a backend whose rows depend
  * on their position (openblas) a chunk of vectors always has exactly C rows, zero-padded; with the
  * others only the real rows are computed, and their bits are the same. Step rows are never padded.
+ * In a batch with several lanes the rows after a short chunk may be those of the next lane, so only
+ * its products are padded, in memory of the worker.
  *
  * Owner thread: the graph's; a chunk belongs to one worker. Labels, roles and weights of samples
  * are not used. */
@@ -153,9 +155,41 @@ static void forward_concat(const struct fr_graph *graph, const struct node *node
 
 /* ---- layers with parameters ---- */
 
-static void forward_linear(const struct graph_run *run, const struct node *node, struct rows r)
+/* A product of the first rows of a whole chunk that is made in the worker's memory. */
+static void multiply_apart(const struct fr_graph *graph, const struct fr_multiply *call, size_t worker)
+{
+    uint32_t m = call->row_end, rows = graph->chunk_rows, in = call->left->columns, n = call->right->columns;
+    struct fr_view x = {graph->padded + worker * graph->padded_floats, in};
+    struct fr_view y = {x.values + (size_t)rows * in, n};
+    memset(x.values, 0, (size_t)rows * (in + n) * sizeof(float));
+    /* the copied factor is only read */
+    graph->ops->copy(m, in, (struct fr_view){(float *)(uintptr_t)call->left->values, call->left->ld}, x);
+    if (call->accumulate)
+        graph->ops->copy(m, n, call->out, y);
+    struct fr_operand left = {x.values, in, rows, in, false, NULL};
+    graph->ops->multiply(&(struct fr_multiply){
+        .left = &left, .right = call->right, .row_end = rows, .out = y, .accumulate = call->accumulate});
+    graph->ops->copy(m, n, y, call->out);
+    if (call->bias)
+        graph->ops->bias_activate(m, n, call->out, call->bias, call->relu);
+    if (call->gate.values)
+        graph->ops->relu_backward(m, n, call->gate, call->out);
+}
+
+void fr_graph_multiply_chunk(const struct fr_graph *graph, const struct node *node, const struct chunk *c,
+                             const struct fr_multiply *call)
+{
+    bool vectors = graph->variant->spaces[node->space].slot == FR_NO_INDEX;
+    if (graph->pads && graph->lanes.n > 1 && vectors && c->entries < graph->chunk_rows)
+        multiply_apart(graph, call, c->worker);
+    else
+        fr_graph_multiply(graph, call);
+}
+
+static void forward_linear(const struct graph_run *run, const struct node *node, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
+    struct rows r = fr_rows_of(graph, node->space, c);
     const struct variant *v = graph->variant;
     const struct linear *linear = &v->linears[node->linear];
     struct fr_view x = fr_node_values(v, fr_argument(graph, node, 0), r.begin);
@@ -175,7 +209,7 @@ static void forward_linear(const struct graph_run *run, const struct node *node,
     if (linear->bias)
         product.bias = graph->places[node->partials[0].parameter].values;
     product.relu = linear->relu;
-    fr_graph_multiply(graph, &product);
+    fr_graph_multiply_chunk(graph, node, c, &product);
 }
 
 static void forward_bias(const struct fr_graph *graph, const struct node *node, struct rows r)
@@ -185,29 +219,34 @@ static void forward_bias(const struct fr_graph *graph, const struct node *node, 
     FR_RUN(graph, bias_activate, r.count, node->width, y, graph->places[node->partials[0].parameter].values, false);
 }
 
-struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r)
+/* A mask is a function of the lane and of the row's number in the lane, so that it does not depend
+ * on the other lanes. */
+struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, const struct chunk *c)
 {
+    static const uint64_t odd = 0x9e3779b97f4a7c15u; /* 2^64 / golden ratio: keys far apart */
     const struct fr_conf_layer *layer = &graph->conf->layers[node->layer];
+    struct rows r = fr_rows_of(graph, node->space, c);
     return (struct fr_dropout){
         .m = r.real,
         .n = node->width,
-        .first = r.begin,
+        .first = r.begin - fr_lane_row(graph, node->space, c->lane),
         .seed = graph->conf->seed,
-        .key = fr_xxh3(layer->name, strlen(layer->name)) + graph->steps,
+        .key = fr_xxh3(layer->name, strlen(layer->name)) + graph->steps + c->lane * odd,
         .rate = layer->rate,
     };
 }
 
-static void forward_dropout(const struct graph_run *run, const struct node *node, struct rows r)
+static void forward_dropout(const struct graph_run *run, const struct node *node, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
+    struct rows r = fr_rows_of(graph, node->space, c);
     struct fr_view x = fr_node_values(graph->variant, fr_argument(graph, node, 0), r.begin);
     struct fr_view y = fr_node_values(graph->variant, node, r.begin);
     if (!run->training || graph->conf->layers[node->layer].rate <= 0.0f) {
         FR_RUN(graph, copy, r.count, node->width, x, y);
         return;
     }
-    struct fr_dropout call = fr_graph_dropout(graph, node, r);
+    struct fr_dropout call = fr_graph_dropout(graph, node, c);
     call.x = x;
     call.y = y;
     FR_RUN(graph, dropout, &call);
@@ -249,13 +288,13 @@ void fr_graph_forward_node(const struct graph_run *run, const struct node *node,
         forward_concat(graph, node, r);
         break;
     case NODE_LINEAR:
-        forward_linear(run, node, r);
+        forward_linear(run, node, c);
         break;
     case NODE_BIAS:
         forward_bias(graph, node, r);
         break;
     case NODE_DROPOUT:
-        forward_dropout(run, node, r);
+        forward_dropout(run, node, c);
         break;
     case NODE_ADD:
         forward_add(graph, node, r);

@@ -104,6 +104,36 @@ static void drop_variants(struct fr_graph *graph)
     }
 }
 
+/* ---- lanes ---- */
+
+/* Without groups in the graph, each sample is a group, whose number in the batch may be another. */
+static void cut_lanes(struct fr_graph *graph, const struct fr_batch *batch)
+{
+    _Static_assert((int)FR_LANES_MAX == (int)FR_DOMAINS_MAX, "a lane for each domain");
+    struct lanes *lanes = &graph->lanes;
+    /* a graph that only scores sums nothing over samples */
+    lanes->n = batch->n_lanes > 1 && !graph->scoring_only ? batch->n_lanes : 1;
+    FR_CHECK(lanes->n <= FR_LANES_MAX && (lanes->n == 1 || !graph->device));
+    for (uint32_t level = 0; level < LEVELS; level++) {
+        struct lane_begin *begin = lanes->begin[level];
+        uint32_t n = fr_level_entries(graph, (enum level)level);
+        begin[0] = (struct lane_begin){0, 0};
+        for (uint32_t l = 1; l <= lanes->n; l++) {
+            uint32_t group = fr_batch_lane_begin(batch, l);
+            begin[l].entry = l == lanes->n || n == 0 ? n : level == LEVEL_GROUP ? group : batch->group_begin[group];
+            FR_CHECK(begin[l].entry >= begin[l - 1].entry && begin[l].entry <= n);
+            begin[l].chunk = begin[l - 1].chunk + fr_blocks_of(begin[l].entry - begin[l - 1].entry, graph->chunk_rows);
+        }
+    }
+}
+
+/* The most chunks of a level that a batch of this size can have, however lanes divide it. */
+static uint32_t chunks_max(const struct fr_graph *graph, enum level level)
+{
+    uint32_t n = fr_level_entries(graph, level);
+    return n ? fr_blocks_of(n, graph->chunk_rows) + graph->lanes.n - 1 : 0;
+}
+
 /* ---- memory of the batch, outside the variants ---- */
 
 static void reserve_pair_samples(struct fr_graph *graph, uint32_t capacity)
@@ -119,7 +149,8 @@ static void reserve_pair_samples(struct fr_graph *graph, uint32_t capacity)
         free(graph->pair_sums);
         free(graph->pair_blocks);
         graph->pair_sums = fr_alloc(capacity, sizeof(*graph->pair_sums));
-        graph->pair_blocks = fr_alloc(fr_blocks_of(capacity, FR_PAIR_SAMPLES), sizeof(*graph->pair_blocks));
+        graph->pair_blocks =
+            fr_alloc(fr_blocks_of(capacity, FR_PAIR_SAMPLES) + FR_LANES_MAX - 1, sizeof(*graph->pair_blocks));
     }
 }
 
@@ -174,7 +205,7 @@ static void reserve_chunks(struct fr_graph *graph)
 {
     bool grow = false;
     for (uint32_t level = 0; level < LEVELS; level++) {
-        uint32_t n = fr_level_chunks(graph, (enum level)level);
+        uint32_t n = chunks_max(graph, (enum level)level);
         grow |= n > graph->capacity_chunks[level];
         if (n > graph->capacity_chunks[level])
             graph->capacity_chunks[level] = n;
@@ -249,14 +280,20 @@ static void set_places(const struct fr_graph *graph, struct variant *v)
     }
 }
 
+/* Each block of packed rows begins at a place of its own and may be padded; a lane has at most one
+ * block that is not whole. */
 static void grow_linear(const struct fr_graph *graph, struct linear *linear, uint32_t capacity)
 {
-    uint32_t blocks = fr_linear_blocks(graph, linear, capacity);
-    size_t packed = graph->device ? 0 : graph->ops->packed_floats(blocks > 1 ? FR_SUM_ROWS : capacity, linear->out);
+    uint32_t blocks = fr_linear_blocks(graph, linear, capacity), lanes = graph->lanes.n;
+    uint32_t rows = blocks > 1 ? FR_SUM_ROWS : capacity;
+    size_t packed = graph->device ? 0 : blocks * graph->ops->packed_floats(rows, linear->out);
+    if (packed > 0 && lanes > 1)
+        packed += lanes * graph->ops->packed_floats(FR_PACK_PADDING, linear->out);
     free(linear->packed);
     free(linear->block_sums);
-    linear->packed = packed ? host_floats(blocks, packed) : NULL;
-    linear->block_sums = blocks > 1 ? host_floats((size_t)blocks * linear->in, linear->out) : NULL;
+    linear->packed_floats = packed;
+    linear->packed = packed ? host_floats(1, packed) : NULL;
+    linear->block_sums = blocks > 1 && lanes == 1 ? host_floats((size_t)blocks * linear->in, linear->out) : NULL;
 }
 
 static void grow_space(const struct fr_graph *graph, struct variant *v, uint32_t s)
@@ -295,7 +332,7 @@ static void grow_space(const struct fr_graph *graph, struct variant *v, uint32_t
 
 static void reserve_partials(const struct fr_graph *graph, struct variant *v, enum level level)
 {
-    uint32_t chunks = fr_level_chunks(graph, level);
+    uint32_t chunks = chunks_max(graph, level);
     if (chunks <= v->capacity_chunks[level])
         return;
     v->capacity_chunks[level] = chunks;
@@ -305,6 +342,32 @@ static void reserve_partials(const struct fr_graph *graph, struct variant *v, en
             fr_graph_release(graph, node->partials[p].values);
             node->partials[p].values = floats(graph, chunks, node->partials[p].n);
         }
+    }
+}
+
+/* Memory for the products of several lanes, and the place of each lane's packed gradients. */
+static void reserve_lanes(struct fr_graph *graph, struct variant *v)
+{
+    size_t floats = 0, padded = 0;
+    for (uint32_t l = 0; l < v->n_linears; l++) {
+        struct linear *linear = &v->linears[l];
+        if ((size_t)graph->chunk_rows * (linear->in + linear->out) > padded)
+            padded = (size_t)graph->chunk_rows * (linear->in + linear->out);
+        if (!v->nodes[linear->node].reached)
+            continue;
+        FR_CHECK(graph->device || fr_graph_place_gradients(graph, linear) <= linear->packed_floats);
+        if ((size_t)FR_ROW_BLOCK * linear->out > floats)
+            floats = (size_t)FR_ROW_BLOCK * linear->out;
+    }
+    if (graph->lanes.n > 1 && floats > graph->lane_floats) {
+        free(graph->lane_products);
+        graph->lane_products = host_floats((size_t)graph->workers * FR_LANE_TREE_DEPTH, floats);
+        graph->lane_floats = floats;
+    }
+    if (graph->lanes.n > 1 && graph->pads && padded > graph->padded_floats) {
+        free(graph->padded);
+        graph->padded = host_floats(graph->workers, padded);
+        graph->padded_floats = padded;
     }
 }
 
@@ -346,17 +409,21 @@ void fr_graph_prepare(struct graph_run *run)
     graph->variant = v;
     graph->n_samples = batch->n_samples;
     graph->n_groups = batch_has_shared(batch) ? batch->n_groups : 0;
+    cut_lanes(graph, batch);
     if (graph->n_samples > graph->capacity_samples || graph->capacity_samples == 0)
         reserve_samples(graph, whole_chunks(graph, graph->n_samples));
     reserve_chunks(graph);
     set_rows(graph, v, batch);
     bool grown = false;
     for (uint32_t s = 0; s < v->n_spaces; s++) {
-        if (v->spaces[s].rows <= v->spaces[s].capacity && v->spaces[s].capacity > 0)
+        if (v->spaces[s].rows <= v->spaces[s].capacity && v->spaces[s].capacity > 0 &&
+            graph->lanes.n <= v->capacity_lanes)
             continue;
         grow_space(graph, v, s);
         grown = true;
     }
+    if (graph->lanes.n > v->capacity_lanes)
+        v->capacity_lanes = graph->lanes.n;
     if (grown)
         drop_variants(graph);
     reserve_workspace(graph, v);
@@ -366,6 +433,7 @@ void fr_graph_prepare(struct graph_run *run)
     }
     FR_CHECK(run->rows->n_tables == graph->conf->n_tables && run->rows->n_slots == graph->conf->n_slots);
     reserve_pairs(graph, batch->n_groups);
+    reserve_lanes(graph, v);
     for (uint32_t level = 0; level < LEVELS; level++)
         reserve_partials(graph, v, (enum level)level);
     if (graph->n_groups > graph->capacity_groups) {

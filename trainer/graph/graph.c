@@ -261,6 +261,8 @@ void fr_graph_free(struct fr_graph *graph)
         free(graph->loss_sets[i].groups);
     }
     fr_graph_release(graph, graph->workspace);
+    free(graph->lane_products);
+    free(graph->padded);
     fr_graph_free_parameters(graph);
     fr_graph_device_free(graph);
     void *const arrays[] = {graph->outputs,       graph->tasks,       graph->tables,       graph->layouts,

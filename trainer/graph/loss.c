@@ -4,10 +4,10 @@
  * A task's loss is the weighted sum over its trained samples with a label: gradients are not
  * divided by the number of samples in the batch. pairwise: per group the sum over pairs, times
  * (samples that are part of a pair / pairs), so that a sample has the same weight as with
- * another loss. Losses run over the whole batch in sample order, so the bits do not depend on
- * chunks, workers or sample forms. The weight of a sample is its label's `w`, times 1/s if
- * ingest.sampling requires that training compensates for dropped samples; the weight of a pair
- * is the product of both samples' weights.
+ * another loss. Losses run over each lane in sample order, and the sums of lanes are joined by
+ * their tree (lanes.h), so the bits do not depend on chunks, workers or sample forms. The weight of
+ * a sample is its label's `w`, times 1/s if ingest.sampling requires that training compensates for
+ * dropped samples; the weight of a pair is the product of both samples' weights.
  *
  * What counts is determined before any gradient is computed: sample_losses, for tasks and for
  * auxiliary losses, whose values backward.c computes.
@@ -163,38 +163,47 @@ uint32_t fr_graph_count_losses(const struct fr_graph *graph, uint32_t losses)
 
 /* ---- losses ---- */
 
-static double product_loss(const struct graph_run *run, const struct fr_conf_task *task)
+/* Samples of one lane. */
+struct samples {
+    uint32_t first, n;
+    const float *weights; /* effective, of the whole batch */
+};
+
+static double product_loss(const struct graph_run *run, uint32_t t, const struct samples *part)
 {
+    uint32_t first = part->first;
     struct fr_graph *graph = run->graph;
+    const struct fr_conf_task *task = &graph->conf->tasks[t];
     const float *z[FR_TASKS_MAX];
     float *gradient[FR_TASKS_MAX];
     for (uint32_t i = 0; i < task->n_prob; i++) {
-        z[i] = factor_of(graph, task, i)->values;
-        gradient[i] = factor_of(graph, task, i)->gradient;
+        z[i] = factor_of(graph, task, i)->values + first;
+        gradient[i] = factor_of(graph, task, i)->gradient + first;
     }
-    struct fr_product_loss loss = {.n = graph->n_samples,
+    struct fr_product_loss loss = {.n = part->n,
                                    .count = task->n_prob,
                                    .z = fr_graph_array(graph, z, task->n_prob * sizeof(*z)),
-                                   .labels = at_labels(run, task),
-                                   .weights = fr_graph_at_weights(run, task),
-                                   .trained = fr_graph_at_trained(graph),
+                                   .labels = at_labels(run, task) + first,
+                                   .weights = part->weights + first,
+                                   .trained = fr_graph_at_trained(graph) + first,
                                    .scale = task->weight,
                                    .gradient = fr_graph_array(graph, gradient, task->n_prob * sizeof(*gradient))};
-    return FR_SUM(graph, (uint32_t)(task - graph->conf->tasks), product_logloss, &loss);
+    return FR_SUM(graph, t, product_logloss, &loss);
 }
 
-static double logit_loss(const struct graph_run *run, uint32_t t)
+static double logit_loss(const struct graph_run *run, uint32_t t, const struct samples *part)
 {
+    uint32_t first = part->first;
     const struct fr_graph *graph = run->graph;
     const struct fr_conf_task *task = &graph->conf->tasks[t];
     const struct output *output = &graph->outputs[graph->tasks[t].output];
-    struct fr_loss loss = {.n = graph->n_samples,
-                           .z = output->values,
-                           .labels = at_labels(run, task),
-                           .weights = fr_graph_at_weights(run, task),
-                           .trained = fr_graph_at_trained(graph),
+    struct fr_loss loss = {.n = part->n,
+                           .z = output->values + first,
+                           .labels = at_labels(run, task) + first,
+                           .weights = part->weights + first,
+                           .trained = fr_graph_at_trained(graph) + first,
                            .scale = task->weight,
-                           .gradient = output->gradient,
+                           .gradient = output->gradient + first,
                            .gamma = task->focal_gamma,
                            .alpha = task->focal_alpha};
     switch (task->loss) {
@@ -202,13 +211,31 @@ static double logit_loss(const struct graph_run *run, uint32_t t)
         return FR_SUM(graph, t, mse, &loss);
     case FR_LOSS_FOCAL:
         return FR_SUM(graph, t, focal, &loss);
-    case FR_LOSS_PAIRWISE:
-        return fr_graph_pair_loss(run, t);
     case FR_LOSS_LOGLOSS:
-    case FR_LOSS_NONE: /* this function is not called for it */
+    case FR_LOSS_PAIRWISE: /* this function is not called for these two */
+    case FR_LOSS_NONE:
         break;
     }
     return FR_SUM(graph, t, logloss, &loss);
+}
+
+static double task_loss(const struct graph_run *run, uint32_t t)
+{
+    const struct fr_graph *graph = run->graph;
+    const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
+    struct fr_lane_sum sum = {0};
+    if (fr_loss_terms(graph->conf->tasks[t].loss) == FR_TRAINS_PAIRS)
+        return fr_graph_pair_loss(run, t);
+    struct samples part = {.weights = fr_graph_at_weights(run, &graph->conf->tasks[t])};
+    for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+        part.first = begin[lane].entry;
+        part.n = begin[lane + 1].entry - part.first;
+        if (part.n > 0)
+            fr_lane_sum_add(&sum, lane,
+                            graph->tasks[t].output == FR_NO_INDEX ? product_loss(run, t, &part)
+                                                                  : logit_loss(run, t, &part));
+    }
+    return fr_lane_sum_total(&sum);
 }
 
 void fr_graph_losses(struct graph_run *run)
@@ -220,8 +247,7 @@ void fr_graph_losses(struct graph_run *run)
         const struct fr_conf_task *task = &graph->conf->tasks[t];
         if (graph->losses[t].samples == 0)
             continue;
-        double sum = graph->tasks[t].output == FR_NO_INDEX ? product_loss(run, task) : logit_loss(run, t);
-        graph->losses[t].sum = (double)task->weight * sum;
+        graph->losses[t].sum = (double)task->weight * task_loss(run, t);
     }
 }
 

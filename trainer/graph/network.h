@@ -21,8 +21,9 @@
  *   buffer of `x`:  | user_id | item_id.v | mean(history.v) | price | fm | one row per sample, `ld`
  *                     node      node        node              node    node   floats; each a view
  *
- * Everything is computed chunk by chunk (conf->chunk_rows entries with all their steps), forward
- * and backward alike; only kernel gradients run over the batch, in blocks of kernel rows.
+ * Everything is computed chunk by chunk (up to conf->chunk_rows entries of one lane, with all their
+ * steps), forward and backward alike; only kernel gradients run over the batch, in blocks of kernel
+ * rows.
  *
  * Owner thread: the graph's; chunks and blocks go to the pool. */
 #ifndef FR_GRAPH_NETWORK_H
@@ -30,11 +31,13 @@
 
 #include "base/check.h"
 #include "graph/graph.h"
+#include "lanes.h"
 
 enum {
-    FR_DIRECT_ROWS = 24, /* up to this many rows, packing a kernel costs more than it saves */
-    FR_PACK_ROWS = 128,  /* inner rows packed by one task */
-    FR_SUM_ROWS = 4096,  /* rows of a batch over which one task sums a kernel's gradient */
+    FR_DIRECT_ROWS = 24,  /* up to this many rows, packing a kernel costs more than it saves */
+    FR_PACK_ROWS = 128,   /* inner rows packed by one task */
+    FR_PACK_PADDING = 32, /* a packed factor has as many rows, rounded up to at most this */
+    FR_SUM_ROWS = 4096,   /* rows of a batch over which one task sums a kernel's gradient */
     /* for kernels larger than this every task sums over all rows, because they have enough tasks */
     FR_SUM_VALUES = 1 << 20,
     FR_DENSE_BLOCK = 16384,  /* values updated by one task */
@@ -106,8 +109,6 @@ struct place {
 };
 
 /* ---- nodes ---- */
-
-enum level { LEVEL_SAMPLE, LEVEL_GROUP, LEVELS };
 
 enum { SPACE_SAMPLES, SPACE_GROUPS };
 
@@ -258,9 +259,11 @@ struct linear {
     struct fr_operand weights;   /* right: [in, out] */
     struct fr_operand weights_t; /* right: [out, in], for the gradient of x */
     /* For the gradient of the kernel: the outputs' gradients packed in blocks of rows
-     * (fr_linear_blocks), and the product of each block if there are several blocks. */
+     * (fr_linear_blocks), and the product of each block if one lane has several blocks. */
     float *packed;
-    float *block_sums; /* [blocks, in, out] */
+    size_t packed_floats;
+    size_t lane_packed[FR_LANES_MAX]; /* where the first block of each lane begins in `packed` */
+    float *block_sums;                /* [blocks, in, out] */
 };
 
 /* Work lists that depend on the variant only. */
@@ -322,6 +325,7 @@ struct variant {
     uint32_t n_sums;
     struct row_sums *sums;
     uint32_t capacity_chunks[LEVELS]; /* of the partials */
+    uint32_t capacity_lanes;          /* of the linears' packed gradients */
 };
 
 /* ---- outputs, tasks, tables: outside the variants ---- */
@@ -439,8 +443,9 @@ struct fr_graph {
     float *effective_weights; /* [capacity_samples] weights computed by loss.c */
     /* [capacity_samples] sums of one pairwise task; NULL if there is no such task */
     double *pair_sums;
-    struct fr_graph_loss *pair_blocks; /* [capacity_samples / FR_PAIR_SAMPLES, rounded up] */
-    uint32_t capacity_pair_groups;     /* capacity of the tasks' pairs */
+    /* [capacity_samples / FR_PAIR_SAMPLES, rounded up for each lane] */
+    struct fr_graph_loss *pair_blocks;
+    uint32_t capacity_pair_groups; /* capacity of the tasks' pairs */
     uint32_t capacity_groups;
     uint32_t n_trained; /* samples of this batch with role TRAIN */
 
@@ -455,6 +460,14 @@ struct fr_graph {
     float *workspace; /* [workers, workspace_floats] for gru and attention_dense */
     size_t workspace_floats;
     uint32_t n_samples, n_groups; /* of the batch of the last forward pass */
+    struct lanes lanes;           /* of that batch */
+    /* [workers, FR_LANE_TREE_DEPTH, lane_floats] products of a block of kernel rows that wait to be
+     * joined, and the product of one block of rows; NULL: there was no batch with several lanes */
+    float *lane_products;
+    size_t lane_floats;
+    /* [workers, padded_floats] both sides of a product of a whole chunk; NULL as above */
+    float *padded;
+    size_t padded_floats;
 };
 
 /* What one call works on, for its pool tasks. */

@@ -74,7 +74,8 @@ static void make_table(struct fr_graph *graph, uint32_t t)
             .state_offset = layout->parts[p].state_offset,
             .optimizer = fr_graph_optimizer_of(&graph->conf->tables[t].parts[p].optimizer),
         };
-        scratch += 2 * (size_t)((layout->parts[p].dim + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS);
+        scratch +=
+            FR_ROW_SCRATCH_LANES * (size_t)((layout->parts[p].dim + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS);
     }
     if (scratch > graph->scratch_floats)
         graph->scratch_floats = scratch;

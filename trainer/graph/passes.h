@@ -33,16 +33,18 @@ static inline uint32_t *fr_graph_at_counts(const struct fr_graph *graph)
     return graph->device ? graph->device->step_counts : graph->step_counts;
 }
 
-/* A chunk: chunk_rows entries of a level, with all their steps. */
+/* A chunk: up to chunk_rows entries of a level and of one lane, with all their steps. */
 struct chunk {
     enum level level;
     uint32_t index; /* within its level */
+    uint32_t lane;
     uint32_t first, entries;
     uint32_t worker;
 };
 
 /* The rows of a space that a chunk computes: `count` rows, of which `real` belong to entries.
- * Vectors are computed in whole chunks where the backend's bits depend on a row's position. */
+ * Vectors are computed in whole chunks where the backend's bits depend on a row's position, unless
+ * the batch has several lanes (fr_graph_multiply_chunk). */
 struct rows {
     uint32_t begin, count, real;
 };
@@ -54,15 +56,16 @@ static inline uint32_t fr_level_entries(const struct fr_graph *graph, enum level
 
 static inline uint32_t fr_level_chunks(const struct fr_graph *graph, enum level level)
 {
-    return fr_blocks_of(fr_level_entries(graph, level), graph->chunk_rows);
+    return graph->lanes.begin[level][graph->lanes.n].chunk;
 }
 
 static inline struct chunk fr_chunk_of(const struct fr_graph *graph, enum level level, size_t index, size_t worker)
 {
-    uint32_t size = graph->chunk_rows, n = fr_level_entries(graph, level);
     struct chunk c = {.level = level, .index = (uint32_t)index, .worker = (uint32_t)worker};
-    c.first = c.index * size;
-    c.entries = n - c.first < size ? n - c.first : size;
+    c.lane = fr_lane_of_chunk(&graph->lanes, level, c.index);
+    const struct lane_begin *lane = &graph->lanes.begin[level][c.lane];
+    c.first = lane->entry + (c.index - lane->chunk) * graph->chunk_rows;
+    c.entries = lane[1].entry - c.first < graph->chunk_rows ? lane[1].entry - c.first : graph->chunk_rows;
     return c;
 }
 
@@ -73,7 +76,15 @@ static inline struct rows fr_rows_of(const struct fr_graph *graph, uint32_t spac
         uint32_t begin = s->begin[c->first], count = s->begin[c->first + c->entries] - begin;
         return (struct rows){begin, count, count};
     }
-    return (struct rows){c->first, graph->pads ? graph->chunk_rows : c->entries, c->entries};
+    return (struct rows){c->first, graph->pads && graph->lanes.n == 1 ? graph->chunk_rows : c->entries, c->entries};
+}
+
+/* Returns the first row of a lane in a space. */
+static inline uint32_t fr_lane_row(const struct fr_graph *graph, uint32_t space, uint32_t lane)
+{
+    const struct space *s = &graph->variant->spaces[space];
+    uint32_t entry = graph->lanes.begin[s->level][lane].entry;
+    return s->slot == FR_NO_INDEX ? entry : s->begin[entry];
 }
 
 static inline struct fr_steps fr_steps_of(const struct fr_graph *graph, uint32_t space, const struct chunk *c)
@@ -119,8 +130,8 @@ static inline bool fr_reads_directly(const struct fr_graph *graph, const struct 
     return v->spaces[v->nodes[linear->node].space].rows <= FR_DIRECT_ROWS;
 }
 
-/* The number of row blocks over which a kernel's gradient is summed; the blocks are joined in
- * ascending order. */
+/* The number of blocks of `rows` rows of one lane over which a kernel's gradient is summed; the
+ * blocks are joined in ascending order. */
 static inline uint32_t fr_linear_blocks(const struct fr_graph *graph, const struct linear *linear, uint32_t rows)
 {
     bool split = !graph->device && rows > FR_SUM_ROWS && (size_t)linear->in * linear->out <= FR_SUM_VALUES;
@@ -179,17 +190,23 @@ static inline void fr_graph_multiply(const struct fr_graph *graph, const struct 
         ops->relu_backward(queue, call->row_end, call->right->columns, call->gate, call->out);
 }
 
-/* forward.c: the call of a dropout for rows `r`; the caller sets the views. */
-struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r);
+/* forward.c: the same for the chunk of a node, padded where the backend's bits depend on it. */
+void fr_graph_multiply_chunk(const struct fr_graph *graph, const struct node *node, const struct chunk *c,
+                             const struct fr_multiply *call);
+
+/* forward.c: the call of a dropout for a chunk; the caller sets the views. */
+struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, const struct chunk *c);
 
 /* backward_nodes.c: passes the gradient of a node to its arguments and adds to its parameters'
  * partial sums. The node must be of the chunk's level. Gradients from samples to groups are passed
  * by fr_graph_backward_collapse, for a chunk of groups. */
 void fr_graph_backward_node(const struct graph_run *run, const struct node *node, const struct chunk *c);
 void fr_graph_backward_collapse(const struct graph_run *run, const struct node *node, const struct chunk *c);
-/* backward_kernels.c: the first function packs the output gradients of a chunk, the second computes
- * the batch's gradients of all parameters. */
-void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *linear, struct rows r);
+/* backward_kernels.c: the first function sets where each lane's packed output gradients lie and
+ * returns the floats of all, the second packs those of a chunk, the third computes the batch's
+ * gradients of all parameters. */
+size_t fr_graph_place_gradients(const struct fr_graph *graph, struct linear *linear);
+void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *linear, const struct chunk *c);
 void fr_graph_parameter_gradients(struct graph_run *run);
 void fr_graph_zero_gradients(const struct fr_graph *graph, const struct node *node, struct rows r);
 

@@ -121,7 +121,7 @@ static bool fill_slots(const struct graph_run *run, struct row_sums *sums)
 void fr_graph_begin_sums(const struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;
-    uint32_t chunks = fr_level_chunks(graph, LEVEL_SAMPLE);
+    uint32_t chunks = graph->capacity_chunks[LEVEL_SAMPLE];
     for (uint32_t i = 0; i < graph->variant->n_sums; i++) {
         struct row_sums *sums = &graph->variant->sums[i];
         sums->active = fill_slots(run, sums);

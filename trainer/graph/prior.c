@@ -58,6 +58,38 @@ static double log_odds(const struct prior *prior)
     return (double)fr_logf((float)positives) - (double)fr_logf((float)negatives);
 }
 
+/* Adds the samples of a lane that count. */
+static void add_labels(const struct fr_graph *graph, uint32_t t, const float *labels, const float *weights,
+                       uint32_t lane, struct prior *prior)
+{
+    const struct lane_begin *begin = &graph->lanes.begin[LEVEL_SAMPLE][lane];
+    for (uint32_t i = begin[0].entry; i < begin[1].entry; i++) {
+        if (!(graph->sample_losses[i] >> t & 1))
+            continue;
+        prior->weight += (double)weights[i];
+        prior->positives += (double)weights[i] * (double)labels[i];
+        prior->samples++;
+    }
+}
+
+/* Sums each lane from zero, joins the lanes by their tree, and adds the result. */
+static void add_lanes(const struct fr_graph *graph, uint32_t t, const float *labels, const float *weights,
+                      struct prior *prior)
+{
+    struct fr_lane_sum weight = {0}, positives = {0};
+    for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+        struct prior own = {0};
+        if (fr_lane_entries(&graph->lanes, LEVEL_SAMPLE, lane) == 0)
+            continue;
+        add_labels(graph, t, labels, weights, lane, &own);
+        fr_lane_sum_add(&weight, lane, own.weight);
+        fr_lane_sum_add(&positives, lane, own.positives);
+        prior->samples += own.samples;
+    }
+    prior->weight += fr_lane_sum_total(&weight);
+    prior->positives += fr_lane_sum_total(&positives);
+}
+
 static void follow(struct graph_run *run, uint32_t t)
 {
     struct fr_graph *graph = run->graph;
@@ -66,13 +98,10 @@ static void follow(struct graph_run *run, uint32_t t)
     const float *labels = fr_graph_labels_of(run, task), *weights = fr_graph_weights_of(run, task);
     bool first = prior->samples == 0;
     double before = log_odds(prior);
-    for (uint32_t i = 0; i < graph->n_samples; i++) {
-        if (!(graph->sample_losses[i] >> t & 1))
-            continue;
-        prior->weight += (double)weights[i];
-        prior->positives += (double)weights[i] * (double)labels[i];
-        prior->samples++;
-    }
+    if (graph->lanes.n == 1)
+        add_labels(graph, t, labels, weights, 0, prior);
+    else
+        add_lanes(graph, t, labels, weights, prior);
     struct fr_parameter *bias = &graph->parameters[prior->bias];
     /* the average takes the change at once, because the rate of labels is no noise */
     float *both[] = {bias->values, bias->published};

@@ -15,8 +15,9 @@
  * samples (each has its own gradient).
  *
  * A task of the pool computes whole groups: those that begin in one block of FR_PAIR_SAMPLES
- * samples. Gradients of groups are disjoint, sums are joined by group and by block in order, so
- * numbers do not depend on the number of workers.
+ * samples of a lane. Gradients of groups are disjoint, sums are joined by group and by block in
+ * order and then by the tree of lanes (lanes.h), so numbers do not depend on the number of
+ * workers.
  *
  * Owner thread: the graph's; a block belongs to one worker. Samples of different groups are
  * never compared. */
@@ -73,18 +74,23 @@ struct pair_run {
     const struct graph_run *run;
     uint32_t task;
     const float *labels, *weights;
+    uint32_t begin[FR_LANES_MAX + 1]; /* the first block of each lane */
 };
 
 /* Finds the groups [*begin, *end) that begin in block `index` of samples; an empty group may be
  * in no block. */
-static void groups_of_block(const struct graph_run *run, size_t index, uint32_t *begin, uint32_t *end)
+static void groups_of_block(const struct pair_run *p, size_t index, uint32_t *begin, uint32_t *end)
 {
-    const struct fr_batch *batch = run->batch;
-    uint32_t bounds[2];
+    const struct fr_batch *batch = p->run->batch;
+    const struct lanes *lanes = &p->run->graph->lanes;
+    uint32_t lane = 0, bounds[2];
+    while (p->begin[lane + 1] <= index)
+        lane++;
     for (uint32_t i = 0; i < 2; i++) {
-        size_t first = (index + i) * FR_PAIR_SAMPLES;
-        bounds[i] = first < batch->n_samples ? batch->group_of[first] : batch->n_groups;
-        if (first < batch->n_samples && batch->group_begin[bounds[i]] < first)
+        size_t first = lanes->begin[LEVEL_SAMPLE][lane].entry + (index - p->begin[lane] + i) * FR_PAIR_SAMPLES;
+        bool within = first < lanes->begin[LEVEL_SAMPLE][lane + 1].entry;
+        bounds[i] = within ? batch->group_of[first] : fr_batch_lane_begin(batch, lane + 1);
+        if (within && batch->group_begin[bounds[i]] < first)
             bounds[i]++;
     }
     *begin = bounds[0];
@@ -131,7 +137,7 @@ static void order_block(void *context, size_t index, size_t worker)
     struct fr_graph_loss counted = {0};
     uint32_t begin, end;
     (void)worker;
-    groups_of_block(p->run, index, &begin, &end);
+    groups_of_block(p, index, &begin, &end);
     for (uint32_t g = begin; g < end; g++) {
         graph->tasks[p->task].pairs.groups[g] = order_group(p, g, &counted.pairs);
         counted.samples += graph->tasks[p->task].pairs.groups[g].n;
@@ -148,7 +154,7 @@ static void loss_block(void *context, size_t index, size_t worker)
     double sum = 0.0;
     uint32_t begin, end;
     (void)worker;
-    groups_of_block(p->run, index, &begin, &end);
+    groups_of_block(p, index, &begin, &end);
     for (uint32_t g = begin; g < end; g++) {
         const struct pair_group *group = &pairs->groups[g];
         uint32_t first = p->run->batch->group_begin[g];
@@ -197,19 +203,24 @@ static void device_losses(const struct pair_run *p)
     }
 }
 
-static void run_blocks(const struct graph_run *run, uint32_t t, fr_pool_task *task)
+static struct pair_run pairs_of(const struct graph_run *run, uint32_t t)
 {
     const struct fr_conf_task *conf = &run->graph->conf->tasks[t];
+    const struct lanes *lanes = &run->graph->lanes;
     struct pair_run p = {
         .run = run, .task = t, .labels = fr_graph_labels_of(run, conf), .weights = fr_graph_weights_of(run, conf)};
-    fr_graph_run_tasks(run->graph, fr_blocks_of(run->graph->n_samples, FR_PAIR_SAMPLES), task, &p);
+    for (uint32_t lane = 0; lane < lanes->n; lane++)
+        p.begin[lane + 1] = p.begin[lane] + fr_blocks_of(fr_lane_entries(lanes, LEVEL_SAMPLE, lane), FR_PAIR_SAMPLES);
+    return p;
 }
 
 struct fr_graph_loss fr_graph_order_pairs(const struct graph_run *run, uint32_t t)
 {
     struct fr_graph_loss all = {0};
-    run_blocks(run, t, order_block);
-    for (uint32_t b = 0; b < fr_blocks_of(run->graph->n_samples, FR_PAIR_SAMPLES); b++) {
+    struct pair_run p = pairs_of(run, t);
+    uint32_t blocks = p.begin[run->graph->lanes.n];
+    fr_graph_run_tasks(run->graph, blocks, order_block, &p);
+    for (uint32_t b = 0; b < blocks; b++) {
         all.samples += run->graph->pair_blocks[b].samples;
         all.pairs += run->graph->pair_blocks[b].pairs;
     }
@@ -218,13 +229,19 @@ struct fr_graph_loss fr_graph_order_pairs(const struct graph_run *run, uint32_t 
 
 double fr_graph_pair_loss(const struct graph_run *run, uint32_t t)
 {
-    double sum = 0.0;
     if (run->graph->device) {
         device_losses(&(struct pair_run){.run = run, .task = t});
         return 0.0;
     }
-    run_blocks(run, t, loss_block);
-    for (uint32_t b = 0; b < fr_blocks_of(run->graph->n_samples, FR_PAIR_SAMPLES); b++)
-        sum += run->graph->pair_blocks[b].sum;
-    return sum;
+    struct pair_run p = pairs_of(run, t);
+    struct fr_lane_sum all = {0};
+    fr_graph_run_tasks(run->graph, p.begin[run->graph->lanes.n], loss_block, &p);
+    for (uint32_t lane = 0; lane < run->graph->lanes.n; lane++) {
+        double sum = 0.0;
+        for (uint32_t b = p.begin[lane]; b < p.begin[lane + 1]; b++)
+            sum += run->graph->pair_blocks[b].sum;
+        if (p.begin[lane + 1] > p.begin[lane])
+            fr_lane_sum_add(&all, lane, sum);
+    }
+    return fr_lane_sum_total(&all);
 }

@@ -3,19 +3,20 @@
  * A batch reads the statistics of EARLIER batches (no gradient goes through them), so training
  * and serving use the same numbers. A batch's contribution is computed separately before its
  * step and adopted after it, so a batch that is refused leaves no trace. Sums run over trained
- * samples in their order, and a shared entry counts once for each trained sample of its group,
- * so every sample form gives the same bits.
+ * samples in their order, lane by lane (lanes.h), and a shared entry counts once for each trained
+ * sample of its group, so every sample form gives the same bits.
  *
  * standardize: Welford 1962 per number in double, over all trained samples that have a value;
- * the count stops at EFFECTIVE_COUNT_MAX; from then on each sample removes as much weight as it
+ * the count stops at FR_EFFECTIVE_COUNT_MAX; from then on each sample removes as much weight as it
  * adds, so old data fades. Until FR_STANDARDIZE_COUNT_MIN samples are counted the network reads
  * 0: a raw number would leave its scale in the kernel and in the optimizer's state for millions
  * of samples. From then on a value is cut to FR_STANDARDIZE_LIMIT deviations around the mean
  * before it enters the moments, so that one broken number cannot ruin them; values that
  * repeatedly lie further away nevertheless widen the moments (each such sample multiplies the
  * variance by up to 1 + 100 / count, from epsilon on). Mean, variance and count are published,
- * and another state can continue from them. dice (Zhou et al. 2018): moving averages of the
- * first and the second moment, of which the share DICE_KEEP is kept for each batch_size samples
+ * and another state can continue from them. With several lanes: standard_lanes.c.
+ *
+ * dice (Zhou et al. 2018): moving averages of the first and the second moment, of which the share DICE_KEEP is kept for each batch_size samples
  * that the losses after the layer train; so the variance is that of samples, however few a batch
  * has. The averages are divided by their weight, which begins with one unit of mean 0 and
  * variance 1. Owner thread: the graph's; chunks and slots go to the pool. Untrained samples are
@@ -27,21 +28,13 @@
 #include <string.h>
 
 #include "numerics/transform_values.h"
+#include "passes.h"
+#include "standard.h"
 
-#define EFFECTIVE_COUNT_MAX 1e7
 #define DICE_KEEP 0.99
 /* Least published variance: the dice of a unit that is always off must not become a step
  * function. */
 #define DICE_VARIANCE_MIN 1e-6
-
-/* A standardized slot. */
-struct standard {
-    /* mean: the parameter; the next two parameters are variance and count */
-    uint32_t slot, dim, mean;
-    float missing; /* what a missing value counts as; NaN: it does not count */
-    double count, staged_count;
-    double *moments, *staged; /* [2 dim] mean, then M2 */
-};
 
 /* A dice activation. */
 struct dice {
@@ -118,6 +111,7 @@ void fr_graph_free_statistics(struct fr_graph *graph)
     for (uint32_t i = 0; i < all->n_standards; i++) {
         free(all->standards[i].moments);
         free(all->standards[i].staged);
+        free(all->standards[i].lanes);
     }
     for (uint32_t i = 0; i < all->n_dices; i++) {
         free(all->dices[i].moments);
@@ -134,17 +128,10 @@ void fr_graph_free_statistics(struct fr_graph *graph)
 
 /* ---- standardize ---- */
 
-/* Cuts x to FR_STANDARDIZE_LIMIT deviations around the mean, once both are known. */
-static double cut(double x, double mean, double variance)
-{
-    double reach = (double)FR_STANDARDIZE_LIMIT * sqrt(variance + (double)FR_STANDARDIZE_EPSILON);
-    return x < mean - reach ? mean - reach : x > mean + reach ? mean + reach : x;
-}
-
 static void add_sample(struct standard *s, const float *x)
 {
     double *mean = s->staged, *squares = s->staged + s->dim, before = s->staged_count;
-    bool missing = isnan(x[0]), full = before >= EFFECTIVE_COUNT_MAX,
+    bool missing = isnan(x[0]), full = before >= FR_EFFECTIVE_COUNT_MAX,
          known = before >= (double)FR_STANDARDIZE_COUNT_MIN;
     if (missing && isnan(s->missing))
         return;
@@ -154,7 +141,7 @@ static void add_sample(struct standard *s, const float *x)
     for (uint32_t j = 0; j < s->dim; j++) {
         double v = missing ? (double)s->missing : (double)x[j];
         if (known)
-            v = cut(v, mean[j], squares[j] / before);
+            v = fr_graph_cut(v, mean[j], squares[j] / before);
         double delta = v - mean[j];
         mean[j] += delta / n;
         squares[j] = squares[j] * keep + delta * (v - mean[j]);
@@ -175,7 +162,9 @@ static void stage_standard(void *context, size_t index, size_t worker)
     (void)worker;
     s->staged_count = s->count;
     memcpy(s->staged, s->moments, 2 * (size_t)s->dim * sizeof(*s->staged));
-    for (uint32_t i = 0; i < run->batch->n_samples; i++) {
+    if (graph->lanes.n > 1)
+        fr_graph_stage_lanes(run, s);
+    for (uint32_t i = 0; i < run->batch->n_samples && graph->lanes.n == 1; i++) {
         size_t entry = column->shared ? run->batch->group_of[i] : i;
         if (graph->trained[i])
             add_sample(s, column->dense + entry * s->dim);
@@ -232,15 +221,13 @@ static void sum_chunk(void *context, size_t index, size_t worker)
     const struct fr_graph *graph = dice->run->graph;
     const struct variant *v = graph->variant;
     const struct space *space = &v->spaces[dice->node->space];
-    uint32_t n = dice->node->width, first = (uint32_t)index * graph->conf->chunk_rows;
-    uint32_t end =
-        graph->n_samples - first < graph->conf->chunk_rows ? graph->n_samples : first + graph->conf->chunk_rows;
+    struct chunk c = fr_chunk_of(graph, LEVEL_SAMPLE, index, worker);
+    uint32_t n = dice->node->width;
     double *sum = graph->statistics->partial + index * 2 * n;
     struct fr_moments sums = {.n = n, .sum = sum, .square = sum + n};
     uint64_t count = 0;
-    (void)worker;
     memset(sum, 0, 2 * (size_t)n * sizeof(*sum));
-    for (uint32_t i = first; i < end; i++) {
+    for (uint32_t i = c.first; i < c.first + c.entries; i++) {
         if (!graph->loss_sets[dice->node->set].samples[i])
             continue;
         uint32_t entry = space->level == LEVEL_GROUP ? dice->run->batch->group_of[i] : i;
@@ -280,11 +267,26 @@ static bool stage_moment(struct dice *d, const struct dice_pace *pace, uint32_t 
     return isfinite((float)d->staged[j]);
 }
 
+/* Joins the numbers at `partial` of all chunks, which are `stride` apart. */
+static double sum_of_chunks(const struct fr_graph *graph, const double *partial, size_t stride)
+{
+    const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
+    struct fr_lane_sum all = {0};
+    for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+        double sum = 0.0;
+        for (uint32_t c = begin[lane].chunk; c < begin[lane + 1].chunk; c++)
+            sum += partial[c * stride];
+        if (begin[lane + 1].chunk > begin[lane].chunk)
+            fr_lane_sum_add(&all, lane, sum);
+    }
+    return fr_lane_sum_total(&all);
+}
+
 static bool stage_dice(const struct graph_run *run, const struct node *node, struct dice *d)
 {
     struct fr_graph *graph = run->graph;
     struct statistics *all = graph->statistics;
-    size_t chunks = fr_blocks_of(graph->n_samples, graph->conf->chunk_rows);
+    size_t chunks = fr_level_chunks(graph, LEVEL_SAMPLE);
     if (chunks * 2 * d->n > all->capacity_partial) {
         all->capacity_partial = chunks * 2 * d->n;
         all->partial = fr_realloc(all->partial, all->capacity_partial, sizeof(*all->partial));
@@ -303,10 +305,7 @@ static bool stage_dice(const struct graph_run *run, const struct node *node, str
     struct dice_pace pace = dice_pace(graph, node, d);
     bool finite = true;
     for (uint32_t j = 0; j < 2 * d->n; j++) {
-        double sum = 0.0;
-        for (size_t c = 0; c < chunks; c++)
-            sum += all->partial[c * 2 * d->n + j];
-        finite &= stage_moment(d, &pace, j, sum, count);
+        finite &= stage_moment(d, &pace, j, sum_of_chunks(graph, all->partial + j, 2 * (size_t)d->n), count);
     }
     d->is_staged = true;
     return finite;
@@ -420,7 +419,7 @@ static enum fr_status adopt_standard(struct fr_graph *graph, struct standard *s,
     if (!(count >= 1.0))
         return fr_err_set(err, FR_E_INVALID, "%s: mean and variance are of at least 1 sample, not of %.9g",
                           graph->parameters[s->mean + 2].name, count);
-    s->count = count < EFFECTIVE_COUNT_MAX ? count : EFFECTIVE_COUNT_MAX;
+    s->count = count < FR_EFFECTIVE_COUNT_MAX ? count : FR_EFFECTIVE_COUNT_MAX;
     for (uint32_t j = 0; j < s->dim; j++) {
         s->moments[j] = (double)mean[j];
         s->moments[s->dim + j] = s->count * (double)variance[j];

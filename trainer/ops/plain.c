@@ -83,11 +83,10 @@ FR_IN_LINE void sum_plain_block(const struct fr_row_update *u, struct range rang
     }
 }
 
-FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32_t dim, bool paired, float *sum)
+FR_IN_LINE void sum_plain_blocks(const struct fr_row_update *u, struct range range, const float *v, uint32_t dim,
+                                 bool paired, float *sum)
 {
-    uint32_t end = u->occ_begin[unique + 1];
-    struct range range = {u->occ_begin[unique], end};
-    const float *v = paired ? served_row(u, unique, 0) : NULL;
+    uint32_t end = range.end;
     if (end - range.begin <= FR_OCCURRENCE_BLOCK) {
         sum_plain_block(u, range, v, dim, paired, sum);
         return;
@@ -101,6 +100,51 @@ FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32
         sum_plain_block(u, range, v, dim, paired, block);
         add_gradients(sum, block, dim);
     }
+}
+
+FR_IN_LINE void join_plain(struct fr_lane_tree *tree, uint32_t next, uint32_t dim, float (*sums)[PLAIN_DIM_MAX])
+{
+    for (uint32_t at; (at = fr_lane_tree_join(tree, next)) > 0;)
+        add_gradients(sums[at - 1], sums[at], dim);
+}
+
+FR_IN_LINE void sum_plain_lanes(const struct fr_row_update *u, struct range all, const float *v, uint32_t dim,
+                                bool paired, float *sum)
+{
+    struct fr_lane_tree tree = {0};
+    float sums[FR_LANE_TREE_DEPTH][PLAIN_DIM_MAX];
+    for (struct range range = {0, all.begin}; range.end < all.end;) {
+        range = lane_at(u, range.end, all.end);
+        uint32_t lane = u->occ_lane[range.begin];
+        join_plain(&tree, lane, dim, sums);
+        sum_plain_blocks(u, range, v, dim, paired, sums[fr_lane_tree_push(&tree, lane)]);
+    }
+    join_plain(&tree, FR_LANES_MAX, dim, sums);
+    memcpy(sum, sums[0], dim * sizeof(*sum));
+}
+
+/* Not inlined, so that the loop over keys stays as small as it is with one lane. */
+FR_CLONES
+__attribute__((noinline)) static void sum_lanes_of_any(const struct fr_row_update *u, struct range range,
+                                                       const float *v, uint32_t dim, float *sum)
+{
+    bool paired = v != NULL;
+    if (dim == 16)
+        paired ? sum_plain_lanes(u, range, v, 16, true, sum) : sum_plain_lanes(u, range, v, 16, false, sum);
+    else if (dim == 8)
+        paired ? sum_plain_lanes(u, range, v, 8, true, sum) : sum_plain_lanes(u, range, v, 8, false, sum);
+    else
+        sum_plain_lanes(u, range, v, 1, false, sum);
+}
+
+FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32_t dim, bool paired, float *sum)
+{
+    struct range range = {u->occ_begin[unique], u->occ_begin[unique + 1]};
+    const float *v = paired ? served_row(u, unique, 0) : NULL;
+    if (in_lanes(u, range))
+        sum_lanes_of_any(u, range, v, dim, sum);
+    else
+        sum_plain_blocks(u, range, v, dim, paired, sum);
 }
 
 /* Prefetches a row of this many floats, unless it is NULL. */

@@ -1,5 +1,7 @@
 /* What rows.c and plain.c share: the gradient of a row, which is the sum over its occurrences,
- * in blocks, in a worker's scratch memory. */
+ * in blocks, in a worker's scratch memory. The occurrences of a key in several lanes are summed
+ * lane by lane, and lanes are joined by their tree (ops/lane_tree.h); with one lane, or a key that
+ * one lane has, the sum is that of its blocks. */
 #ifndef FR_OPS_ROWS_H
 #define FR_OPS_ROWS_H
 
@@ -43,6 +45,10 @@ struct row_sum {
     float *parts[FR_ROW_PARTS_MAX];
     /* sums of the present block of occurrences, if there are several blocks */
     float *block[FR_ROW_PARTS_MAX];
+    /* sums of the present lane, if there are several lanes; after them, each `stride` floats after
+     * the one before, the sums that wait for others above place 0, which is in `parts` */
+    float *lane[FR_ROW_PARTS_MAX];
+    size_t stride;
     uint32_t counts[FR_ROW_PARTS_MAX];
 };
 
@@ -124,24 +130,77 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
     return reached;
 }
 
-/* Writes the gradients of all parts of one unique key to row->parts. Returns the parts that are
- * reached, whose counts are set. */
-FR_IN_LINE uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t known, struct row_sum *row)
+/* Sums the occurrences in blocks; adds to row->counts. Returns the parts that are reached. */
+FR_IN_LINE uint32_t sum_blocks(const struct fr_row_update *u, uint32_t unique, struct range range, uint32_t known,
+                               struct row_sum *row, float *const *sums)
 {
-    struct range range = {u->occ_begin[unique], u->occ_begin[unique + 1]};
-    memset(row->counts, 0, u->n_parts * sizeof(*row->counts));
     if (range.end - range.begin <= FR_OCCURRENCE_BLOCK)
-        return sum_occurrences(u, unique, range, known, row->parts, row->counts);
+        return sum_occurrences(u, unique, range, known, sums, row->counts);
     uint32_t reached = 0;
     for (uint32_t o = range.begin; o < range.end; o += FR_OCCURRENCE_BLOCK) {
         struct range block = {o, range.end - o < FR_OCCURRENCE_BLOCK ? range.end : o + FR_OCCURRENCE_BLOCK};
         uint32_t parts = sum_occurrences(u, unique, block, known, row->block, row->counts);
         for (uint32_t p = 0; p < u->n_parts; p++)
             if (parts >> p & 1)
-                add_gradient(row->parts[p], row->block[p], dim_of(u, p, known), 1.0f, reached >> p & 1);
+                add_gradient(sums[p], row->block[p], dim_of(u, p, known), 1.0f, reached >> p & 1);
         reached |= parts;
     }
     return reached;
+}
+
+/* Whether the occurrences of a key are in several lanes. */
+FR_IN_LINE bool in_lanes(const struct fr_row_update *u, struct range range)
+{
+    return u->occ_lane && u->occ_lane[range.begin] != u->occ_lane[range.end - 1];
+}
+
+/* Returns the occurrences from `begin` on that are in the lane of the first of them. */
+FR_IN_LINE struct range lane_at(const struct fr_row_update *u, uint32_t begin, uint32_t end)
+{
+    struct range range = {begin, begin + 1};
+    while (range.end < end && u->occ_lane[range.end] == u->occ_lane[begin])
+        range.end++;
+    return range;
+}
+
+FR_IN_LINE float *waiting_sum(const struct row_sum *row, uint32_t p, uint32_t place)
+{
+    return place == 0 ? row->parts[p] : row->lane[p] + place * row->stride;
+}
+
+/* The gradient of a key in several lanes. A part has a tree of its own, because a lane may reach
+ * some parts only. */
+FR_CLONES
+static uint32_t sum_lanes(const struct fr_row_update *u, uint32_t unique, struct row_sum *row)
+{
+    struct fr_lane_tree trees[FR_ROW_PARTS_MAX] = {{0}};
+    uint32_t reached = 0, end = u->occ_begin[unique + 1];
+    for (struct range range = {0, u->occ_begin[unique]}; range.end < end;) {
+        range = lane_at(u, range.end, end);
+        uint32_t lane = u->occ_lane[range.begin], parts = sum_blocks(u, unique, range, 0, row, row->lane);
+        for (uint32_t p = 0; p < u->n_parts; p++) {
+            if (!(parts >> p & 1))
+                continue;
+            for (uint32_t at; (at = fr_lane_tree_join(&trees[p], lane)) > 0;)
+                add_gradient(waiting_sum(row, p, at - 1), waiting_sum(row, p, at), u->parts[p].dim, 1.0f, true);
+            memcpy(waiting_sum(row, p, fr_lane_tree_push(&trees[p], lane)), row->lane[p],
+                   u->parts[p].dim * sizeof(float));
+        }
+        reached |= parts;
+    }
+    for (uint32_t p = 0; p < u->n_parts; p++)
+        for (uint32_t at; (at = fr_lane_tree_join(&trees[p], FR_LANES_MAX)) > 0;)
+            add_gradient(waiting_sum(row, p, at - 1), waiting_sum(row, p, at), u->parts[p].dim, 1.0f, true);
+    return reached;
+}
+
+/* Writes the gradients of all parts of one unique key to row->parts. Returns the parts that are
+ * reached, whose counts are set. */
+FR_IN_LINE uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t known, struct row_sum *row)
+{
+    struct range range = {u->occ_begin[unique], u->occ_begin[unique + 1]};
+    memset(row->counts, 0, u->n_parts * sizeof(*row->counts));
+    return in_lanes(u, range) ? sum_lanes(u, unique, row) : sum_blocks(u, unique, range, known, row, row->parts);
 }
 
 static void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
@@ -153,7 +212,12 @@ static void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
         uint32_t room = (u->parts[p].dim + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE;
         row->parts[p] = at;
         row->block[p] = at + room;
-        at += 2 * (size_t)room;
+        at += FR_ROW_SCRATCH * (size_t)room;
+        row->stride += room;
+    }
+    for (uint32_t p = 0; p < u->n_parts && u->occ_lane; p++) {
+        row->lane[p] = at;
+        at += row->block[p] - row->parts[p];
     }
 }
 

@@ -236,6 +236,7 @@ static inline void fx_rows_release(struct fixture *fx)
         free(fx->rows.tables[t].occ_begin);
         free(fx->rows.tables[t].occ);
         free(fx->rows.tables[t].occ_from);
+        free(fx->rows.tables[t].occ_lane);
     }
     free(fx->rows.tables);
     free(fx->rows.slot_base);
@@ -253,6 +254,7 @@ static inline void fx_batch_release(struct fixture *fx)
     free(fx->batch.columns);
     free(fx->batch.group_begin);
     free(fx->batch.group_of);
+    free(fx->batch.lane_begin);
     free(fx->batch.role);
     free(fx->batch.use);
     free(fx->batch.keep);

@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/lane_tree.h"
 #include "ops/layers.h"
 #include "ops/row.h"
 
@@ -133,6 +134,8 @@ struct fr_row_part {
     struct fr_optimizer optimizer;
 };
 
+enum { FR_ROW_SCRATCH = 2, FR_ROW_SCRATCH_LANES = FR_ROW_SCRATCH + FR_LANE_TREE_DEPTH };
+
 struct fr_row_update {
     float *const *rows; /* by unique key; NULL: no row, no gradient */
     /* as the forward pass read them, NULL: zeros; for sources with pairs */
@@ -141,6 +144,8 @@ struct fr_row_update {
     /* parallel to occ: the entry in the low entry_bits bits, and above them the slot's number among
      * the sources */
     const uint32_t *occ_from;
+    /* parallel to occ: the lane of the occurrence, ascending for each key; NULL: all have one */
+    const uint8_t *occ_lane;
     uint32_t entry_bits;
     uint32_t n_groups;
     const uint32_t *source_begin; /* [n_groups + 1] into sources */
@@ -148,7 +153,9 @@ struct fr_row_update {
     const struct fr_row_part *parts;
     uint32_t n_parts;
     uint32_t begin, end; /* unique keys of this block */
-    float *scratch;      /* [2 x sum over parts of dim rounded up to 16], 64-byte aligned */
+    /* [FR_ROW_SCRATCH x sum over parts of dim rounded up to 16], 64-byte aligned; with occ_lane as
+     * many times FR_ROW_SCRATCH_LANES */
+    float *scratch;
 };
 
 FR_HD struct fr_occurrence fr_occurrence_at(const struct fr_row_update *u, uint32_t o)
@@ -161,7 +168,8 @@ FR_HD struct fr_occurrence fr_occurrence_at(const struct fr_row_update *u, uint3
 
 /* The gradients of a row's occurrences are summed in blocks of this size, one occurrence after the
  * other, and then the blocks are summed in order. Every backend has this one fixed tree, whose
- * chains are short. */
+ * chains are short. With several lanes each lane's occurrences are summed so, and lanes are joined
+ * by lane_tree.h. */
 enum { FR_OCCURRENCE_BLOCK = 64 };
 
 enum { FR_ROW_PARTS_MAX = 16 };

@@ -1,0 +1,92 @@
+/* Statistics of standardized slots over a batch with several lanes.
+ *
+ * Moments of samples taken one after another (statistics.c) cannot be joined, because each sample
+ * is cut by the moments before it. Here the samples of each lane make moments of their own, from zero,
+ * cut by the mean and the variance before the batch, which are the same for all lanes. Lanes are
+ * merged by their tree (ops/lane_tree.h), and the result is merged into the moments. If their count
+ * would exceed FR_EFFECTIVE_COUNT_MAX, the moments before the batch first lose the weight of the
+ * samples that are too many, as they do when samples are taken one by one.
+ *
+ * Sources: Welford 1962; Chan, Golub and LeVeque 1983. Owner thread: the graph's; a slot belongs to
+ * one worker. Values are not standardized here. */
+#include "standard.h"
+
+#include <string.h>
+
+/* Adds the moments of n samples to those of *count samples. The order of both matters to the bits.
+ * Chan, Golub and LeVeque 1983. */
+static void merge_moments(uint32_t dim, double *count, double *moments, double n, const double *added)
+{
+    double all = *count + n;
+    if (n == 0.0)
+        return;
+    for (uint32_t j = 0; j < dim; j++) {
+        double delta = added[j] - moments[j];
+        moments[j] += delta * (n / all);
+        moments[dim + j] += added[dim + j] + delta * delta * (*count * (n / all));
+    }
+    *count = all;
+}
+
+/* Moments of lanes, beginning at `moments`, and of how many samples each is. */
+struct lane_moments {
+    struct fr_lane_tree tree;
+    double counts[FR_LANE_TREE_DEPTH];
+    double *moments;
+};
+
+static void merge_lanes(struct lane_moments *lanes, uint32_t dim, uint32_t next)
+{
+    for (uint32_t at; (at = fr_lane_tree_join(&lanes->tree, next)) > 0;)
+        merge_moments(dim, &lanes->counts[at - 1], lanes->moments + (at - 1) * 2 * (size_t)dim, lanes->counts[at],
+                      lanes->moments + at * 2 * (size_t)dim);
+}
+
+/* Adds a sample to the moments of its lane. */
+static void add_to_lane(const struct standard *s, const float *x, double *count, double *moments)
+{
+    bool missing = isnan(x[0]), known = s->count >= (double)FR_STANDARDIZE_COUNT_MIN;
+    if (missing && isnan(s->missing))
+        return;
+    *count += 1.0;
+    for (uint32_t j = 0; j < s->dim; j++) {
+        double v = missing ? (double)s->missing : (double)x[j];
+        if (known)
+            v = fr_graph_cut(v, s->moments[j], s->moments[s->dim + j] / s->count);
+        double delta = v - moments[j];
+        moments[j] += delta / *count;
+        moments[s->dim + j] += delta * (v - moments[j]);
+    }
+}
+
+void fr_graph_stage_lanes(const struct graph_run *run, struct standard *s)
+{
+    const struct fr_graph *graph = run->graph;
+    const struct fr_column *column = &run->batch->columns[s->slot];
+    const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
+    size_t numbers = 2 * (size_t)s->dim;
+    if (!s->lanes)
+        s->lanes = fr_alloc(FR_LANE_TREE_DEPTH * numbers, sizeof(*s->lanes));
+    struct lane_moments lanes = {.moments = s->lanes};
+    for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+        if (begin[lane + 1].entry == begin[lane].entry)
+            continue;
+        merge_lanes(&lanes, s->dim, lane);
+        uint32_t at = fr_lane_tree_push(&lanes.tree, lane);
+        double *moments = lanes.moments + at * numbers;
+        lanes.counts[at] = 0.0;
+        memset(moments, 0, numbers * sizeof(*moments));
+        for (uint32_t i = begin[lane].entry; i < begin[lane + 1].entry; i++)
+            if (graph->trained[i])
+                add_to_lane(s, column->dense + (size_t)(column->shared ? run->batch->group_of[i] : i) * s->dim,
+                            &lanes.counts[at], moments);
+    }
+    merge_lanes(&lanes, s->dim, FR_LANES_MAX);
+    double added = lanes.counts[0], kept = FR_EFFECTIVE_COUNT_MAX - added;
+    if (s->staged_count > kept) {
+        for (uint32_t j = 0; j < s->dim; j++)
+            s->staged[s->dim + j] *= kept / s->staged_count;
+        s->staged_count = kept;
+    }
+    merge_moments(s->dim, &s->staged_count, s->staged, added, lanes.moments);
+}
