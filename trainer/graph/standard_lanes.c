@@ -1,11 +1,11 @@
 /* Statistics of standardized slots over a batch with several lanes.
  *
  * Moments of samples taken one after another (statistics.c) cannot be joined, because each sample
- * is cut by the moments before it. Here the samples of each lane make moments of their own, from zero,
- * cut by the mean and the variance before the batch, which are the same for all lanes. Lanes are
- * merged by their tree (ops/lane_tree.h), and the result is merged into the moments. If their count
- * would exceed FR_EFFECTIVE_COUNT_MAX, the moments before the batch first lose the weight of the
- * samples that are too many, as they do when samples are taken one by one.
+ * is cut by the moments before it. Here the samples of each lane make moments of their own, from
+ * zero, cut by the mean and the variance before the batch, which are the same for all lanes. Lanes
+ * are merged by their tree (ops/lane_tree.h), and the result is merged into the moments. If their
+ * count would exceed FR_EFFECTIVE_COUNT_MAX, the moments before the batch first lose the weight of
+ * the samples that are too many, as they do when samples are taken one by one.
  *
  * Sources: Welford 1962; Chan, Golub and LeVeque 1983. Owner thread: the graph's; a slot belongs to
  * one worker. Values are not standardized here. */

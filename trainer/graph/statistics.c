@@ -16,11 +16,11 @@
  * variance by up to 1 + 100 / count, from epsilon on). Mean, variance and count are published,
  * and another state can continue from them. With several lanes: standard_lanes.c.
  *
- * dice (Zhou et al. 2018): moving averages of the first and the second moment, of which the share DICE_KEEP is kept for each batch_size samples
- * that the losses after the layer train; so the variance is that of samples, however few a batch
- * has. The averages are divided by their weight, which begins with one unit of mean 0 and
- * variance 1. Owner thread: the graph's; chunks and slots go to the pool. Untrained samples are
- * not read. */
+ * dice (Zhou et al. 2018): moving averages of the first and the second moment, of which the share
+ * DICE_KEEP is kept for each batch_size samples that the losses after the layer train; so the
+ * variance is that of samples, however few a batch has. The averages are divided by their weight,
+ * which begins with one unit of mean 0 and variance 1. Owner thread: the graph's; chunks and slots
+ * go to the pool. Untrained samples are not read. */
 #include "learning.h"
 
 #include <math.h>

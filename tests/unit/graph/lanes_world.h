@@ -176,8 +176,8 @@ static inline void lx_count(struct lx_rows *rows, const struct fr_row_update *u,
     }
 }
 
-/* Fills `rows` with the gradients that the update would apply. Steps of sgd from -0 with a rate that
- * is a power of two, and so small that its damping rounds to 1, show every bit of them. */
+/* Fills `rows` with the gradients that the update would apply. Steps of sgd from -0 with a rate
+ * that is a power of two, and so small that its damping rounds to 1, show every bit of them. */
 static inline void lx_capture(struct lx_rows *rows, const struct fr_ops *ops, const struct fr_row_update *update)
 {
     const struct fixture *fx = rows->fx;

@@ -98,7 +98,8 @@ static bool all_train(const struct fixture *fx)
     return all;
 }
 
-/* Trains on one batch without lanes, then makes the batch of the world. The caller releases both. */
+/* Trains on one batch without lanes, then makes the batch of the world. The caller releases graph
+ * and fixture. */
 static struct fr_graph *begin(struct fixture *fx, const struct world *w, struct fr_ops *ops, struct fr_pool *pool)
 {
     fx_load(fx, VOCABULARY, w->network->text);
