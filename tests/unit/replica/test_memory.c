@@ -171,6 +171,8 @@ FR_CASE(a_model_beyond_the_limit_is_an_error)
     history_free(h);
 }
 
+enum { NO_LIMIT = 13 }; /* qemu-user reports success and takes no limit of the address space */
+
 static int large_model_in_a_small_process(void)
 {
     char cfg[4096], line[256];
@@ -183,8 +185,11 @@ static int large_model_in_a_small_process(void)
     struct freshet_replica *replica = replica_new();
     struct freshet_event event;
     const rlim_t room = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (256u << 20);
-    if (setrlimit(RLIMIT_AS, &(struct rlimit){room, room}) != 0)
+    struct rlimit taken;
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){room, room}) != 0 || getrlimit(RLIMIT_AS, &taken) != 0)
         return 11;
+    if (taken.rlim_cur != room)
+        return NO_LIMIT;
     return feed_until_refused(replica, h, &event) == FRESHET_E_NO_MEMORY ? 0 : 12;
 }
 
@@ -199,6 +204,8 @@ FR_CASE(a_model_beyond_the_memory_of_the_process_is_an_error)
     if (child == 0)
         _exit(large_model_in_a_small_process());
     assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_LIMIT)
+        skip();
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         fail_msg("the process ended with 0x%x", (unsigned)status);
 }
