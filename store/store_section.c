@@ -10,7 +10,8 @@
 #include "base/check.h"
 
 enum { VERSION = 3, CARRIED_BYTES = 24 };
-_Static_assert(VERSION == 3 && FR_STORE_COUNTS == 12, "one more count is a new version, see counts_of");
+_Static_assert(VERSION == 3 && FR_STORE_COUNTS == 12,
+               "one more count is a new version: counts_of, docs/formats/state.md, docs/compatibility.md");
 
 /* Counts of a table in a section of this version, of which later ones have more; 0: it is not
  * read. */

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import pathlib
+import re
 import struct
 
 import confluent_kafka
@@ -25,6 +26,10 @@ FIELDS = {"rows": ["tb", "keys", "seg"], "drop": ["tb", "keys", "why"], "dense":
 TYPES = {"tb": str, "keys": bytes, "seg": list, "why": bytes, "name": str, "shape": list, "q": str, "off": (int, dict), "vals": bytes, "cfg": str, "kernel": str,
          "to": int, "snap": (str, dict, type(None)), "n": int, "rows": int, "drops": int, "prev": int, "wm": int, "samples": int, "auc": dict, "t": int,
          "k": str, "m": str}
+
+
+FORMAT = (pathlib.Path(__file__).resolve().parents[2] / "docs/formats/deltas.md").read_text()
+REASONS = {int(number) for number in re.findall(r"\d+", re.search(r"<!--kinds:removals-->(.*?)<!--/kinds-->", FORMAT, re.S)[1])}
 
 
 class Bad(Exception):
@@ -342,7 +347,7 @@ class Replica:
             published.update(keys)
             table = self.rows.setdefault(record["tb"], {})
             if kind == "drop":
-                assert len(record["why"]) == len(keys) and all(1 <= why <= 5 for why in record["why"])
+                assert len(record["why"]) == len(keys) and set(record["why"]) <= REASONS
                 self.tombstones += len(keys)
                 for key in keys:
                     table.pop(key, None)

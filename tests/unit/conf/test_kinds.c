@@ -190,13 +190,33 @@ FR_CASE(the_lists_in_the_texts_are_those_of_the_vocabulary)
     globfree(&texts);
 }
 
+static const char expiry[] = "tables.*.expire.";
+
+/* What each option of expiry does is explained where models are. */
+FR_CASE(the_text_about_models_explains_every_option_of_expiry)
+{
+    struct fr_buffer text = read_file(FR_SOURCE_DIR "/docs/models.md");
+    char *begin = strstr((char *)text.data, "rules of expiry (`expire`)"), *end = begin ? strstr(begin, "\n## ") : NULL;
+    assert_non_null(end);
+    *end = '\0';
+    for (size_t i = 0; i < fr_options_count; i++) {
+        const char *path = fr_options[i].path;
+        char name[64];
+        if (strncmp(path, expiry, sizeof(expiry) - 1) != 0)
+            continue;
+        assert_in_range(snprintf(name, sizeof(name), "`%s`", strrchr(path, '.') + 1), 1, sizeof(name) - 1);
+        if (!strchr(path + sizeof(expiry) - 1, '.') && !strstr(begin, name))
+            fail_msg("docs/models.md does not explain the option %s", path);
+    }
+    fr_buffer_release(&text);
+}
+
 /* Whether an option of a table lies in these bytes of struct fr_conf_table. */
 static bool has_option(size_t begin, size_t end)
 {
-    static const char below[] = "tables.*.expire.";
     bool found = false;
     for (size_t i = 0; i < fr_options_count; i++)
-        found |= strncmp(fr_options[i].path, below, sizeof(below) - 1) == 0 && fr_options[i].offset >= begin &&
+        found |= strncmp(fr_options[i].path, expiry, sizeof(expiry) - 1) == 0 && fr_options[i].offset >= begin &&
                  fr_options[i].offset < end;
     return found;
 }
@@ -251,6 +271,7 @@ int main(void)
         cmocka_unit_test(no_operation_is_kept_for_a_later_version),
         cmocka_unit_test(the_format_of_deltas_explains_every_operation_and_pooling),
         cmocka_unit_test(every_rule_of_expiry_has_options),
+        cmocka_unit_test(the_text_about_models_explains_every_option_of_expiry),
     };
     return cmocka_run_group_tests_name("conf kinds", tests, NULL, NULL);
 }

@@ -547,6 +547,28 @@ FR_CASE(every_count_has_its_name)
     assert_string_equal(fr_store_count_names[FR_STORE_COUNTS - FR_ABSENT_REASONS + FR_ABSENT_MANUAL], "expired_manual");
 }
 
+/* Of each version that may be in a state. Counts that a version does not have are 0. */
+FR_CASE(a_section_of_version_3_is_read)
+{
+    enum { COUNTS = 12, BITS = 5 };
+    struct fr_buffer bytes = {0};
+    struct fr_store_section read;
+    fr_put_u32(&bytes, 3);
+    fr_put_u32(&bytes, 1);
+    for (uint64_t i = 0; i < COUNTS + 2 * FR_SHARDS; i++)
+        fr_put_u64(&bytes, i + 1);
+    fr_put_u32(&bytes, BITS);
+    fr_put_u64(&bytes, 0);
+    assert_int_equal(fr_store_section_parse(bytes.data, bytes.size, &read), FR_OK);
+    for (uint64_t i = 0; i < FR_STORE_COUNTS; i++)
+        assert_int_equal(read.tables[0].counts.of[i], i < COUNTS ? i + 1 : 0);
+    assert_int_equal(read.tables[0].rows[0], COUNTS + 1);
+    assert_int_equal(read.tables[0].pending[0], COUNTS + FR_SHARDS + 1);
+    assert_int_equal(read.tables[0].slice_bits, BITS);
+    free(read.carried);
+    fr_buffer_release(&bytes);
+}
+
 #define PAIR_CASE(name) cmocka_unit_test_teardown(name, pair_close)
 
 int main(void)
@@ -568,6 +590,7 @@ int main(void)
         PAIR_CASE(images_that_do_not_fit_are_refused),
         PAIR_CASE(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused),
         cmocka_unit_test(every_count_has_its_name),
+        cmocka_unit_test(a_section_of_version_3_is_read),
         PAIR_CASE(a_run_with_restarts_writes_the_same_epochs_as_one_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
