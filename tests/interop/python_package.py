@@ -121,7 +121,7 @@ class Cases:
 
     def write_config(self, name, **changes):
         path = self.path / f"{name}.yaml"
-        path.write_text(json.dumps({**CONFIG, "model": name, "state_dir": str(self.path / name), "ingest": {"brokers": self.broker.address, "topic": name, "files": [str(self.file)],
+        path.write_text(json.dumps({**CONFIG, "model": name, "state_dir": str(self.path / name), "ingest": {"brokers": self.broker.address, "files": [str(self.file)],
                                     "batch_size": 32, "batch_warmup": {"first": 0}}, **changes}))
         return path
 

@@ -175,7 +175,7 @@ class Cases:
         worst = {}
         with Broker() as broker:
             for name in ("moments", "afresh"):
-                made = self.config(name, **config, ingest={"brokers": broker.address, "topic": name, "files": [str(path)], "batch_size": batch, "batch_wait": "60s", "batch_warmup": {"first": 0}})
+                made = self.config(name, **config, ingest={"brokers": broker.address, "files": [str(path)], "batch_size": batch, "batch_wait": "60s", "batch_warmup": {"first": 0}})
                 _, said, _ = tool("import", "--config", made, "--dense", self.path / f"{name}.dense", "--closed")
                 assert f"dense=4 of 4 states={4 if name == 'moments' else 0}" in said, said
                 self.work.daemon(made, self.path / f"{name}.log", arguments=["--until", "end"], wait_http=False).expect_exit(0)
@@ -189,7 +189,7 @@ class Cases:
         ran = {}
         with Broker() as broker:
             for name in ("state", "fresh"):
-                config = self.config(name, ingest={"brokers": broker.address, "topic": name, "files": [str(path)], "batch_size": 64, "batch_warmup": {"first": 0}})
+                config = self.config(name, ingest={"brokers": broker.address, "files": [str(path)], "batch_size": 64, "batch_warmup": {"first": 0}})
                 daemon = self.work.daemon(config, self.path / f"{name}.log", arguments=["--until", "end"], wait_http=False)
                 daemon.expect_exit(0)
                 ran[name] = json.loads(tool("dump", "--state-dir", self.path / name, "--metrics")[1])["tasks"]["click"]["lifetime"]
