@@ -118,11 +118,12 @@ class Cases:
 
     def replicas_are_shown_by_what_they_acknowledge(self):
         assert not self.browse().sections["replicas-section"]  # nothing is acknowledged without the option
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.broker.address})
+        producer.list_topics("fleet.ack", timeout=PATIENCE)  # makes the topic, which the broker of librdkafka 2.8 makes for no daemon
         daemon, self.daemon = self.daemon, self.work.daemon(CONFIG, self.work.path / "fleet.log", [
             f"ingest.brokers={self.broker.address}", f"state_dir={self.work.path / 'fleet'}", "export.topic=fleet.delta", "export.retention=all", "heartbeat=10m",
             "model=fleet", "export.acknowledgements=true"])
         quiet = wait_until(self.all_published, "everything acknowledged by the delta topic")
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.broker.address})
         record = {"v": 1, "m": "fleet", "tl": quiet["timeline"], "t": 1, "cut": 1767225600000, "wm": 1767225600000, "rows": 7}
         for name, epoch, more in (("<b>slow</b>", 1, {"problem": "<i>no broker</i>"}), ("quick", quiet["epoch"], {"scores": 2.5})):
             producer.produce("fleet.ack", json.dumps({**record, "name": name, "e": epoch, **more}).encode(), name.encode())
