@@ -136,7 +136,7 @@ def tool(*arguments, check=True, timeout=600):
 
 
 class Broker:
-    """`freshet broker`, to which a run from files alone publishes."""
+    """`freshet broker`, to which a run from files alone publishes. That of librdkafka 2.8 makes topics for producers, and none for a daemon that reads."""
 
     def __enter__(self):
         self.process = subprocess.Popen([BUILD / "tool/freshet", "broker"], stdout=subprocess.PIPE, text=True)
