@@ -15,6 +15,14 @@
 
 enum { BATCHES = 512 };
 
+/* With scale.domains over 1 the lanes of a batch have equal parts of it, as from partitions that
+ * are equally long. */
+static void divide_into_lanes(struct fr_batch *batch)
+{
+    for (uint32_t lane = 1; lane < batch->n_lanes; lane++)
+        batch->lane_begin[lane] = (uint32_t)((uint64_t)batch->n_groups * lane / batch->n_lanes);
+}
+
 static int fill_batches(const struct fr_bench *bench, struct fr_batch **batches)
 {
     const struct fr_conf *conf = bench->conf;
@@ -38,6 +46,7 @@ static int fill_batches(const struct fr_bench *bench, struct fr_batch **batches)
                 result = FR_TOOL_FAILED;
             }
         }
+        divide_into_lanes(batches[b]);
     }
     fr_buffer_release(&record);
     fr_bench_r16_release(&stream);
