@@ -28,18 +28,25 @@ static void merge_moments(uint32_t dim, double *count, double *moments, double n
     *count = all;
 }
 
-/* Moments of lanes, beginning at `moments`, and of how many samples each is. */
+/* Moments of lanes: for each sum that waits [1 + 2 dim] numbers, the first of which is the number
+ * of samples. */
 struct lane_moments {
     struct fr_lane_tree tree;
-    double counts[FR_LANE_TREE_DEPTH];
-    double *moments;
+    uint32_t dim;
+    double *numbers;
 };
 
-static void merge_lanes(struct lane_moments *lanes, uint32_t dim, uint32_t next)
+static double *waiting_moments(const struct lane_moments *lanes, uint32_t at)
 {
-    for (uint32_t at; (at = fr_lane_tree_join(&lanes->tree, next)) > 0;)
-        merge_moments(dim, &lanes->counts[at - 1], lanes->moments + (at - 1) * 2 * (size_t)dim, lanes->counts[at],
-                      lanes->moments + at * 2 * (size_t)dim);
+    return lanes->numbers + at * (1 + 2 * (size_t)lanes->dim);
+}
+
+static void merge_lanes(struct lane_moments *lanes, uint32_t next)
+{
+    for (uint32_t at; (at = fr_lane_tree_join(&lanes->tree, next)) > 0;) {
+        double *left = waiting_moments(lanes, at - 1), *right = waiting_moments(lanes, at);
+        merge_moments(lanes->dim, left, left + 1, right[0], right + 1);
+    }
 }
 
 /* Adds a sample to the moments of its lane. */
@@ -64,29 +71,27 @@ void fr_graph_stage_lanes(const struct graph_run *run, struct standard *s)
     const struct fr_graph *graph = run->graph;
     const struct fr_column *column = &run->batch->columns[s->slot];
     const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
-    size_t numbers = 2 * (size_t)s->dim;
+    struct lane_moments lanes = {.dim = s->dim};
     if (!s->lanes)
-        s->lanes = fr_alloc(FR_LANE_TREE_DEPTH * numbers, sizeof(*s->lanes));
-    struct lane_moments lanes = {.moments = s->lanes};
+        s->lanes = fr_alloc(FR_LANE_TREE_DEPTH * (1 + 2 * (size_t)s->dim), sizeof(*s->lanes));
+    lanes.numbers = s->lanes;
     for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
         if (begin[lane + 1].entry == begin[lane].entry)
             continue;
-        merge_lanes(&lanes, s->dim, lane);
-        uint32_t at = fr_lane_tree_push(&lanes.tree, lane);
-        double *moments = lanes.moments + at * numbers;
-        lanes.counts[at] = 0.0;
-        memset(moments, 0, numbers * sizeof(*moments));
+        merge_lanes(&lanes, lane);
+        double *moments = waiting_moments(&lanes, fr_lane_tree_push(&lanes.tree, lane));
+        memset(moments, 0, (1 + 2 * (size_t)s->dim) * sizeof(*moments));
         for (uint32_t i = begin[lane].entry; i < begin[lane + 1].entry; i++)
             if (graph->trained[i])
-                add_to_lane(s, column->dense + (size_t)(column->shared ? run->batch->group_of[i] : i) * s->dim,
-                            &lanes.counts[at], moments);
+                add_to_lane(s, column->dense + (size_t)(column->shared ? run->batch->group_of[i] : i) * s->dim, moments,
+                            moments + 1);
     }
-    merge_lanes(&lanes, s->dim, FR_LANES_MAX);
-    double added = lanes.counts[0], kept = FR_EFFECTIVE_COUNT_MAX - added;
+    merge_lanes(&lanes, FR_LANES_MAX);
+    double added = lanes.numbers[0], kept = FR_EFFECTIVE_COUNT_MAX - added;
     if (s->staged_count > kept) {
         for (uint32_t j = 0; j < s->dim; j++)
             s->staged[s->dim + j] *= kept / s->staged_count;
         s->staged_count = kept;
     }
-    merge_moments(s->dim, &s->staged_count, s->staged, added, lanes.moments);
+    merge_moments(s->dim, &s->staged_count, s->staged, added, lanes.numbers + 1);
 }
