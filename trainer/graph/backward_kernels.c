@@ -72,6 +72,7 @@ void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *
     for (uint32_t row = r.begin, end = r.begin + r.real; row < end;) {
         struct block block = block_of(graph, linear, c->lane, split ? (row - lane.begin) / FR_SUM_ROWS : 0);
         uint32_t stop = block.begin + block.rows < end ? block.begin + block.rows : end;
+        FR_CHECK(stop > row); /* the rows of a chunk are rows of its lane */
         graph->ops->pack(&block.right, row - block.begin, stop - block.begin);
         row = stop;
     }

@@ -65,6 +65,7 @@ static inline struct chunk fr_chunk_of(const struct fr_graph *graph, enum level 
     c.lane = fr_lane_of_chunk(&graph->lanes, level, c.index);
     const struct lane_begin *lane = &graph->lanes.begin[level][c.lane];
     c.first = lane->entry + (c.index - lane->chunk) * graph->chunk_rows;
+    FR_CHECK(c.first < lane[1].entry);
     c.entries = lane[1].entry - c.first < graph->chunk_rows ? lane[1].entry - c.first : graph->chunk_rows;
     return c;
 }
