@@ -17,8 +17,8 @@ struct standard {
     float missing; /* what a missing value counts as; NaN: it does not count */
     double count, staged_count;
     double *moments, *staged; /* [2 dim] mean, then M2 */
-    /* [FR_LANE_TREE_DEPTH, 1 + 2 dim] counts and moments of lanes that wait to be merged; NULL: there
-     * was no batch with several lanes */
+    /* [FR_LANE_TREE_DEPTH, 1 + 2 dim] counts and moments of lanes that wait to be merged; NULL:
+     * there was no batch with several lanes */
     double *lanes;
 };
 

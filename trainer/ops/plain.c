@@ -123,10 +123,11 @@ FR_IN_LINE void sum_plain_lanes(const struct fr_row_update *u, struct range all,
     memcpy(sum, sums[0], dim * sizeof(*sum));
 }
 
-/* Not inlined, so that the loop over keys stays as small as it is with one lane. */
+/* A function with clones of its own, so that the loop over keys stays as small as it is with one
+ * lane. */
 FR_CLONES
-__attribute__((noinline)) static void sum_lanes_of_any(const struct fr_row_update *u, struct range range,
-                                                       const float *v, uint32_t dim, float *sum)
+static void sum_lanes_of_any(const struct fr_row_update *u, struct range range, const float *v, uint32_t dim,
+                             float *sum)
 {
     bool paired = v != NULL;
     if (dim == 16)

@@ -25,20 +25,19 @@ static const char text[] =
     "    - {name: y, dense: h, units: 1}\n"
     "tasks: [{name: click, label: click, logit: out}, {name: buy, label: buy, logit: y, weight: 0.5}]\n";
 
-enum {
-    CLICK,
-    BUY,
-    TASKS,
-    BOTH = 3,
-    AGE = 2,
-    RARE,
-    FILLED,
-    STANDARDS = 3,
-    DICES = 2,
-    SAMPLES = 230,
-    NUMBERS = 10,
-    ALL = 32
-};
+static const char dropout[] = "version: 1\nmodel: test\nstate_dir: nowhere\n"
+                              "ingest: {brokers: 'localhost:9092', topic: t}\n"
+                              "tables:\n  user: {dim: 4, optimizer: {sgd: {lr: 0.05}}}\n"
+                              "slots: {user_id: {table: user}}\nlabels: {click: {}}\n"
+                              "network:\n  layers:\n"
+                              "    - {name: h, dense: user_id, units: 200, activation: tanh}\n"
+                              "    - {name: d, dropout: h, rate: 0.5}\n"
+                              "    - {name: out, dense: d, units: 1}\n"
+                              "tasks: [{name: click, label: click, logit: out}]\n";
+
+enum { CLICK, BUY, TASKS, BOTH = 3 /* a set of tasks */ };
+enum { AGE = 2, RARE, FILLED, STANDARDS = 3, DICES = 2 };
+enum { SAMPLES = 230, NUMBERS = 10, ALL = 32 /* parameters */ };
 enum { CHUNK = 128, BLOCK = 16384, COUNTED_MIN = 100, FOLLOWED = 1000 }; /* as the text has them */
 static const double COUNT_MAX = 1e7, DEVIATIONS = 10.0, EPSILON = (double)1e-6f;
 
@@ -301,11 +300,13 @@ static float clipped(double norm, float limit)
     return (float)norm > limit ? limit / (float)norm : 1.0f;
 }
 
-/* The factors that make a step's mean gradient of each parameter from the sum. */
+/* The sums of squares of blocks, and the factors that make the mean gradient of each parameter from
+ * its sum. */
 static void expect_norms(const struct fr_graph *graph, const struct fr_batch *b, uint32_t *cut)
 {
     float want[ALL] = {0};
     double all = 0.0;
+    uint32_t at = 0;
     for (size_t p = 0; p < graph->n_parameters; p++) {
         const float *g = graph->parameter_states[p].gradient;
         size_t n = graph->parameters[p].n_values;
@@ -317,6 +318,8 @@ static void expect_norms(const struct fr_graph *graph, const struct fr_batch *b,
             for (size_t i = first; i < n && i < first + BLOCK; i++)
                 block += (double)g[i] * (double)g[i];
             squares += block;
+            if (memcmp(&graph->dense_squares[at++], &block, sizeof(block)) != 0)
+                fail_msg("squares of %s from value %zu on", graph->parameters[p].name, first);
         }
         want[p] = 1.0f / (float)count_of(b, tasks_of(&graph->parameters[p]));
         double mean = (double)want[p];
@@ -362,15 +365,17 @@ static void expect_averages(const struct fr_graph *graph, const struct fr_batch 
 /* ---- batches ---- */
 
 /* Numbers far from 0, some of them farther from the others than counts, some missing: in one lane
- * all. Weights that sums round. */
+ * all. Weights so different that
+ * their sums are rounded. */
 static void make_batch(struct fixture *fx, uint32_t samples, uint32_t n_lanes, uint32_t shared, uint64_t seed)
 {
     fx_make_groups(fx, samples, 5, shared, seed);
     struct fr_batch *b = &fx->batch;
     fx_vary_roles(fx);
     for (uint32_t i = 0; i < samples; i++) {
-        b->weights[i] = (float)(0.1 + fx_uniform(seed, 61, i));
-        b->weights[b->capacity_samples + i] = (float)(0.1 + fx_uniform(seed, 62, i));
+        for (uint32_t t = 0; t < TASKS; t++)
+            b->weights[t * b->capacity_samples + i] =
+                (float)ldexp(1.0 + fx_uniform(seed, 61 + t, i), -(int)(40.0 * fx_uniform(seed, 63 + t, i)));
         if (i % 11 == 4)
             b->labels[i] = NAN;
     }
@@ -433,6 +438,35 @@ static void compare(uint32_t n_lanes, uint32_t shared)
     fx_release(&fx);
 }
 
+/* Rows of the same number in two lanes have masks of their own. */
+FR_CASE(lanes_drop_different_numbers)
+{
+    enum { EACH = 20, LAYER = 200 };
+    struct fixture fx;
+    fx_load(&fx, 60, dropout);
+    fx_make_rows(&fx, 5);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    fx_make_batch(&fx, 2 * EACH, 1, false, 7);
+    fx.batch.n_lanes = 2;
+    fx.batch.lane_begin = fr_alloc(2, sizeof(uint32_t));
+    fx.batch.lane_begin[1] = EACH;
+    lx_order_rows(&fx);
+    (void)fx_step(&fx, graph);
+    const struct variant *v = graph->variant;
+    uint32_t dropped = 0, same = 0;
+    for (uint32_t n = 0; n < v->n_nodes; n++)
+        for (uint32_t i = 0; i < EACH && v->nodes[n].kind == NODE_DROPOUT; i++)
+            for (uint32_t j = 0; j < v->nodes[n].width; j++) {
+                bool is_left = fr_node_values(v, &v->nodes[n], i).values[j] == 0.0f;
+                dropped += is_left;
+                same += is_left == (fr_node_values(v, &v->nodes[n], EACH + i).values[j] == 0.0f);
+            }
+    assert_true(dropped > EACH * LAYER / 3 && dropped < EACH * LAYER * 2 / 3);
+    assert_true(same > EACH * LAYER / 3 && same < EACH * LAYER * 2 / 3);
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
 FR_CASE(numbers_after_a_batch_of_lanes_are_those_of_the_text)
 {
     static const uint32_t lanes[] = {2, 5, 12, 64};
@@ -445,6 +479,7 @@ FR_CASE(numbers_after_a_batch_of_lanes_are_those_of_the_text)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lanes_drop_different_numbers),
         cmocka_unit_test(numbers_after_a_batch_of_lanes_are_those_of_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,6 +98,9 @@ static void make_keys(struct keys *k, uint32_t dim)
         for (uint32_t i = 0; i < dim; i++)
             k->gradients[o * dim + i] = o % 7 == 3 ? -0.0f : (float)number(o, i);
     }
+    for (uint32_t u = 6; u < KEYS; u += 8) /* of these keys nothing is left but minus zero */
+        for (uint32_t i = k->occ_begin[u] * dim; i < k->occ_begin[u + 1] * dim; i++)
+            k->gradients[i] = -0.0f;
     k->memory = fr_alloc_aligned(64, (size_t)KEYS * dim * sizeof(float));
     k->scratch = fr_alloc_aligned(64, (size_t)FR_ROW_SCRATCH_LANES * DIM_MAX * sizeof(float));
     for (uint32_t u = 0; u < KEYS; u++)
