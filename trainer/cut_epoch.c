@@ -286,18 +286,27 @@ static void stage_carried(struct fr_cuts *cuts, struct fr_stage *stage)
     fr_buffer_release(&cuts->carried);
 }
 
-enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns)
+enum fr_status fr_trainer_reserve_stage(struct fr_trainer *trainer, uint64_t wait_ns)
 {
     struct fr_cuts *cuts = &trainer->cuts;
     void *item = NULL;
+    if (cuts->stage)
+        return FR_OK;
     enum fr_status popped = fr_ring_pop(trainer->options.free_stages, &item, wait_ns);
-    if (popped != FR_OK) {
-        if (cuts->consumed && !cuts->due_ns)
-            cuts->due_ns = fr_mono_ns(trainer->options.clock);
-        return popped;
-    }
+    if (popped == FR_OK)
+        cuts->stage = item;
+    else if (cuts->consumed && !cuts->due_ns)
+        cuts->due_ns = fr_mono_ns(trainer->options.clock);
+    return popped;
+}
+
+enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last)
+{
+    struct fr_cuts *cuts = &trainer->cuts;
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock), traced_ns = fr_trace_begin();
-    struct fr_stage *stage = item;
+    struct fr_stage *stage = cuts->stage;
+    FR_CHECK(stage);
+    cuts->stage = NULL;
     fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
     if (fr_graph_fetch(trainer->graph, NULL) != FR_OK)
         return FR_AGAIN; /* the next step reports the failure; nothing needs the stage any more */

@@ -81,6 +81,18 @@ static void open_graph(struct fr_trainer *trainer)
                                                              .device = options->device ? &device : NULL});
 }
 
+/* What ranks must share follows from what replicas hold and what training goes by. */
+static void open_ranks(struct fr_trainer *trainer)
+{
+    struct fr_buffer text = {0};
+    fr_conf_model_json(trainer->conf, &text);
+    fr_conf_training_json(trainer->conf, &text);
+    trainer->ranks.fingerprint = fr_xxh3_seed(text.data, text.size, sizeof(struct fr_roll));
+    fr_buffer_release(&text);
+    trainer->ranks.exchange = fr_exchange_self_new();
+    trainer->ranks.rolls = fr_alloc(fr_exchange_size(trainer->ranks.exchange), sizeof(*trainer->ranks.rolls));
+}
+
 struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
 {
     struct fr_trainer *trainer = fr_alloc(1, sizeof(*trainer));
@@ -100,6 +112,7 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     if (trainer->conf->insight.interval_ms > 0)
         trainer->insight = fr_insight_new(&(struct fr_insight_options){trainer->conf, options->clock, trainer->graph});
     fr_trainer_questions_init(trainer);
+    open_ranks(trainer);
     fr_trainer_publish_status(trainer);
     return trainer;
 }
@@ -117,6 +130,8 @@ void fr_trainer_free(struct fr_trainer *trainer)
     fr_store_free(trainer->store);
     fr_graph_free(trainer->graph);
     fr_trainer_cuts_release(trainer);
+    fr_exchange_free(trainer->ranks.exchange);
+    free(trainer->ranks.rolls);
     pthread_mutex_destroy(&trainer->board.lock);
     free(trainer);
 }
@@ -241,64 +256,135 @@ static bool has_nothing_new(const struct fr_trainer *trainer)
     return trainer->history.closed || trainer->epoch == 0;
 }
 
-static enum fr_status drain(struct fr_trainer *trainer)
+/* ---- one step ---- */
+
+/* How this rank stands when nothing was begun that has to be finished. A live cut does not wait for
+ * the durable thread unless the dirty rows have reached their limit. Then, and in lockstep mode,
+ * the next batch waits for the cut. */
+static uint32_t flags_while_reading(struct fr_trainer *trainer, uint64_t now_ns)
 {
-    if (trainer->life != FR_TRAINER_DRAINED) {
-        if (!has_nothing_new(trainer) && fr_trainer_cut(trainer, true, WAIT_NS) != FR_OK)
-            return FR_AGAIN;
-        trainer->life = FR_TRAINER_DRAINED;
-        fr_trainer_publish_status(trainer);
+    uint32_t flags = 0;
+    if (fr_trainer_cut_due(trainer, now_ns, false)) {
+        flags |= FR_ROLL_DUE;
+        if (trainer->conf->ingest.lockstep || fr_pipeline_dirty_bytes(trainer) >= trainer->conf->epoch_bytes_max)
+            flags |= FR_ROLL_MUST;
+        if (fr_trainer_reserve_stage(trainer, flags & FR_ROLL_MUST ? WAIT_NS : 0) == FR_OK)
+            return flags | FR_ROLL_STAGE; /* the cut comes before anything else */
     }
-    return FR_EOF;
+    if (is_paused(trainer, now_ns)) /* the ring fills and ingest stops polling */
+        flags |= FR_ROLL_PAUSED;
+    if (flags & (FR_ROLL_PAUSED | FR_ROLL_MUST))
+        return flags;
+    uint64_t traced_ns = fr_trace_begin();
+    enum fr_status status = fr_pipeline_await_next(trainer, WAIT_NS);
+    fr_trace_end("wait for a batch", traced_ns);
+    trainer->run.wait_ns += fr_mono_ns(trainer->options.clock) - now_ns;
+    return flags | (status == FR_OK ? FR_ROLL_READY : status == FR_EOF ? FR_ROLL_ENDED : 0);
 }
 
-enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
+static uint32_t flags_at_the_end(struct fr_trainer *trainer)
 {
-    uint64_t now_ns = fr_mono_ns(trainer->options.clock);
+    uint32_t flags = FR_ROLL_STOP | (has_nothing_new(trainer) ? 0 : FR_ROLL_NEWS);
+    fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
+    if (flags & FR_ROLL_NEWS && fr_trainer_reserve_stage(trainer, WAIT_NS) == FR_OK)
+        flags |= FR_ROLL_STAGE;
+    return flags;
+}
+
+/* Finishes what the step before left, and looks at how this rank stands. */
+static enum fr_status look_around(struct fr_trainer *trainer, uint64_t now_ns, uint32_t *flags, struct fr_err *err)
+{
     /* the failure of a slice, or of a lookup */
     enum fr_status status = fr_store_failure(trainer->store, err);
     if (status == FR_OK)
         status = fr_graph_failure(trainer->graph, err); /* the failure of a cut, or of a slice */
     if (status != FR_OK)
         return status;
-    if (trainer->pipeline.current) /* there was no room for a dead letter */
-        return return_batch(trainer);
+    if (trainer->pipeline.current) { /* there was no room for a dead letter */
+        *flags = FR_ROLL_LETTERS;
+        status = return_batch(trainer);
+        return status == FR_AGAIN ? FR_OK : status;
+    }
     if (trainer->life == FR_TRAINER_READS && atomic_load(&trainer->stop))
         trainer->life = FR_TRAINER_ENDS;
-    if (trainer->life != FR_TRAINER_READS) {
-        fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
-        return drain(trainer);
+    if (trainer->life == FR_TRAINER_ENDS) {
+        *flags = flags_at_the_end(trainer);
+        return FR_OK;
     }
-
     if (now_ns - trainer->board.published_ns >= STATUS_EVERY_NS)
         fr_trainer_publish_status(trainer);
     if (trainer->insight && fr_insight_due(trainer->insight, now_ns))
         fr_insight_renew(trainer->insight, trainer->history.watermark_ms, trainer->run.step_ns, row_of, trainer);
     fr_trainer_answer(trainer);
-    /* A live cut does not wait for the durable thread unless the dirty rows have reached their
-     * limit. Then, and in lockstep mode, the next batch waits for the cut. */
-    bool due = fr_trainer_cut_due(trainer, now_ns, false);
-    bool must =
-        due && (trainer->conf->ingest.lockstep || fr_pipeline_dirty_bytes(trainer) >= trainer->conf->epoch_bytes_max);
-    if (due && fr_trainer_cut(trainer, false, must ? WAIT_NS : 0) == FR_OK)
-        return FR_OK;
-    if (is_paused(trainer, now_ns) || must) { /* the ring fills and ingest stops polling */
-        fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
-        fr_pipeline_slice_idle(trainer, now_ns);
-        return FR_AGAIN;
-    }
-    uint64_t traced_ns = fr_trace_begin();
-    status = fr_pipeline_await_next(trainer, WAIT_NS);
-    fr_trace_end("wait for a batch", traced_ns);
-    trainer->run.wait_ns += fr_mono_ns(trainer->options.clock) - now_ns;
-    if (status == FR_EOF)
+    *flags = flags_while_reading(trainer, now_ns);
+    return FR_OK;
+}
+
+static enum fr_status call_roll(struct fr_trainer *trainer, uint32_t flags, struct fr_decision *out, struct fr_err *err)
+{
+    struct fr_roll mine = {.fingerprint = trainer->ranks.fingerprint,
+                           .call = ++trainer->ranks.calls,
+                           .epoch = trainer->epoch,
+                           .batches = trainer->history.batches,
+                           .samples = trainer->history.samples,
+                           .watermark_ms = trainer->history.watermark_ms,
+                           .flags = flags,
+                           .lockstep = trainer->conf->ingest.lockstep};
+    enum fr_status status = fr_exchange_gather(trainer->ranks.exchange, &mine, sizeof(mine), trainer->ranks.rolls, err);
+    if (status == FR_OK)
+        status = fr_roll_check(trainer->ranks.rolls, fr_exchange_size(trainer->ranks.exchange), err);
+    if (status == FR_OK)
+        *out = fr_roll_decide(trainer->ranks.rolls, fr_exchange_size(trainer->ranks.exchange));
+    return status;
+}
+
+static enum fr_status finish(struct fr_trainer *trainer)
+{
+    trainer->life = FR_TRAINER_DRAINED;
+    fr_trainer_publish_status(trainer);
+    return FR_EOF;
+}
+
+static enum fr_status act(struct fr_trainer *trainer, const struct fr_decision *decision, uint32_t flags,
+                          uint64_t now_ns, struct fr_err *err)
+{
+    enum fr_status status;
+    if (decision->ends)
         trainer->life = FR_TRAINER_ENDS;
-    if (status != FR_OK) {
-        fr_pipeline_slice_idle(trainer, now_ns);
-        return FR_AGAIN;
+    switch (decision->next) {
+    case FR_NEXT_CUT:
+        return fr_trainer_cut(trainer, false);
+    case FR_NEXT_TRAIN:
+        status = train_next(trainer, err);
+        return status == FR_OK ? return_batch(trainer) : status;
+    case FR_NEXT_CUT_LAST:
+        return fr_trainer_cut(trainer, true) == FR_OK ? finish(trainer) : FR_AGAIN;
+    case FR_NEXT_END:
+        return finish(trainer);
+    case FR_NEXT_WAIT:
+        break;
     }
-    status = train_next(trainer, err);
-    return status == FR_OK ? return_batch(trainer) : status;
+    if (flags & FR_ROLL_LETTERS)
+        return trainer->pipeline.current ? FR_AGAIN : FR_OK;
+    if (decision->ends)
+        return FR_AGAIN;
+    if (flags & (FR_ROLL_PAUSED | FR_ROLL_MUST))
+        fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
+    fr_pipeline_slice_idle(trainer, now_ns);
+    return FR_AGAIN;
+}
+
+enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
+{
+    uint64_t now_ns = fr_mono_ns(trainer->options.clock);
+    struct fr_decision decision;
+    uint32_t flags;
+    if (trainer->life == FR_TRAINER_DRAINED)
+        return FR_EOF;
+    enum fr_status status = look_around(trainer, now_ns, &flags, err);
+    if (status == FR_OK)
+        status = call_roll(trainer, flags, &decision, err);
+    return status == FR_OK ? act(trainer, &decision, flags, now_ns, err) : status;
 }
 
 void fr_trainer_stop(struct fr_trainer *trainer)

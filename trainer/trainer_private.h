@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "exchange/exchange.h"
 #include "pipeline.h"
+#include "roll_call.h"
 #include "trainer/feature.h"
 #include "trainer/section.h"
 #include "trainer/trainer.h"
@@ -93,6 +95,8 @@ struct fr_cuts {
     char carried_name[FR_SECTION_NAME_MAX];
     struct fr_buffer carried;
     bool consumed; /* a batch was applied since the last cut */
+    /* for the next cut, from fr_trainer_reserve_stage; NULL: none is reserved */
+    struct fr_stage *stage;
     /* monotonic times of the last cut, and of the last one that published dense parameters */
     uint64_t last_ns, last_dense_ns;
     /* the time since which a due cut with samples has been impossible; 0: no due cut is
@@ -148,6 +152,13 @@ struct fr_trainer {
     enum { FR_TRAINER_READS, FR_TRAINER_ENDS, FR_TRAINER_DRAINED } life;
     atomic_bool stop; /* set by fr_trainer_stop */
 
+    /* The other ranks of the job. There are none in this version. */
+    struct fr_ranks {
+        struct fr_exchange *exchange;
+        uint64_t fingerprint;  /* fr_roll.fingerprint */
+        uint64_t calls;        /* roll calls made */
+        struct fr_roll *rolls; /* [ranks] of the last call */
+    } ranks;
     struct fr_pipeline pipeline;
     struct fr_sift sift;
     struct fr_lookout lookout;
@@ -215,7 +226,12 @@ bool fr_trainer_cut_late(struct fr_trainer *trainer, uint64_t now_ns, char *text
 bool fr_trainer_at_limit(const struct fr_trainer *trainer);
 /* Counts the current batch, which was applied and whose slices ran, to the open epoch. */
 void fr_trainer_add_to_epoch(struct fr_trainer *trainer);
-enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;
+/* Takes a stage for the next cut, unless one is reserved already. FR_AGAIN: none came within
+ * wait_ns. */
+enum fr_status fr_trainer_reserve_stage(struct fr_trainer *trainer, uint64_t wait_ns) FR_MUST_CHECK;
+/* Cuts an epoch into the reserved stage. FR_AGAIN: the device failed, which the next step
+ * reports. */
+enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last) FR_MUST_CHECK;
 /* Updates fr_trainer_dense_since after a cut or a restore. */
 void fr_trainer_update_dense_since(struct fr_trainer *trainer);
 /* trainer_status.c */

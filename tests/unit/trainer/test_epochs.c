@@ -68,7 +68,8 @@ static struct fr_epoch cut(struct run *run, struct fr_buffer *bytes)
     void *stage;
     struct fr_err err = {0};
     struct fr_epoch epoch;
-    assert_int_equal(fr_trainer_cut(run->trainer, false, 0), FR_OK);
+    assert_int_equal(fr_trainer_reserve_stage(run->trainer, 0), FR_OK);
+    assert_int_equal(fr_trainer_cut(run->trainer, false), FR_OK);
     assert_int_equal(fr_ring_pop(run->cut_stages, &stage, 0), FR_OK);
     fr_buffer_clear(bytes);
     assert_int_equal(fr_durable_append(run->durable, stage, bytes, NULL, &err), FR_OK);

@@ -1,0 +1,26 @@
+/* What a back end of the exchange is. exchange.c checks arguments, keeps the first error and
+ * measures waits; a back end moves bytes. */
+#ifndef FR_EXCHANGE_BACKEND_H
+#define FR_EXCHANGE_BACKEND_H
+
+#include "exchange/exchange.h"
+
+/* The functions have the contracts of those in exchange.h. gather: `mine` goes to all ranks, and
+ * in[r] is from rank r, valid until the next gather. */
+struct fr_exchange_backend {
+    enum fr_status (*send)(void *self, enum fr_channel channel, const struct fr_exchange_part *out, struct fr_err *err);
+    enum fr_status (*receive)(void *self, enum fr_channel channel, struct fr_exchange_part *in, struct fr_err *err);
+    void (*stop)(void *self, int code);
+    void (*release)(void *self);
+};
+
+struct fr_exchange {
+    const struct fr_exchange_backend *backend;
+    void *self;
+    uint32_t rank, size;
+    struct fr_err failure; /* the first error; status FR_OK: none */
+    bool in_flight[FR_CHANNELS];
+    uint64_t waited_ns[FR_CHANNELS];
+};
+
+#endif

@@ -1,0 +1,111 @@
+/* The part of the exchange that all back ends share: arguments are checked, the first error is
+ * final, waits are measured. A gather is an exchange of the roll call's channel in which all parts
+ * are the same. */
+#include "exchange/exchange.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend.h"
+#include "base/check.h"
+
+const char *fr_channel_name(enum fr_channel channel)
+{
+#define FR_CHANNEL(name, text) text
+    static const char *const names[FR_CHANNELS] = {FR_CHANNEL_LIST(FR_CHANNEL)};
+#undef FR_CHANNEL
+    return names[channel];
+}
+
+uint32_t fr_exchange_rank(const struct fr_exchange *exchange)
+{
+    return exchange->rank;
+}
+
+uint32_t fr_exchange_size(const struct fr_exchange *exchange)
+{
+    return exchange->size;
+}
+
+uint64_t fr_exchange_waited_ns(const struct fr_exchange *exchange, enum fr_channel channel)
+{
+    return exchange->waited_ns[channel];
+}
+
+void fr_exchange_free(struct fr_exchange *exchange)
+{
+    if (!exchange)
+        return;
+    exchange->backend->release(exchange->self);
+    free(exchange);
+}
+
+/* Keeps the first error, and returns it from then on. */
+static enum fr_status conclude(struct fr_exchange *exchange, enum fr_status status, struct fr_err *err)
+{
+    if (status != FR_OK && exchange->failure.status == FR_OK)
+        exchange->failure = *err;
+    if (exchange->failure.status != FR_OK)
+        *err = exchange->failure;
+    return exchange->failure.status;
+}
+
+enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel channel,
+                                const struct fr_exchange_part *out, struct fr_err *err)
+{
+    FR_CHECK(!exchange->in_flight[channel]);
+    if (exchange->failure.status != FR_OK)
+        return conclude(exchange, FR_OK, err);
+    for (uint32_t r = 0; r < exchange->size; r++)
+        if (out[r].size > FR_EXCHANGE_PART_MAX)
+            return conclude(exchange,
+                            fr_err_set(err, FR_E_LIMIT,
+                                       "%zu bytes for rank %" PRIu32
+                                       " in one exchange of %s, more than %d; lower ingest.batch_size",
+                                       out[r].size, r, fr_channel_name(channel), FR_EXCHANGE_PART_MAX),
+                            err);
+    exchange->in_flight[channel] = true;
+    return conclude(exchange, exchange->backend->send(exchange->self, channel, out, err), err);
+}
+
+enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel channel, struct fr_exchange_part *in,
+                                   struct fr_err *err)
+{
+    if (exchange->failure.status != FR_OK)
+        return conclude(exchange, FR_OK, err);
+    FR_CHECK(exchange->in_flight[channel]);
+    uint64_t begin_ns = fr_mono_ns(fr_clock_system());
+    enum fr_status status = exchange->backend->receive(exchange->self, channel, in, err);
+    exchange->waited_ns[channel] += fr_mono_ns(fr_clock_system()) - begin_ns;
+    exchange->in_flight[channel] = false;
+    return conclude(exchange, status, err);
+}
+
+enum fr_status fr_exchange_gather(struct fr_exchange *exchange, const void *mine, size_t size, void *all,
+                                  struct fr_err *err)
+{
+    struct fr_exchange_part parts[FR_RANKS_MAX];
+    for (uint32_t r = 0; r < exchange->size; r++)
+        parts[r] = (struct fr_exchange_part){mine, size};
+    enum fr_status status = fr_exchange_send(exchange, FR_CHANNEL_ROLL, parts, err);
+    if (status == FR_OK)
+        status = fr_exchange_receive(exchange, FR_CHANNEL_ROLL, parts, err);
+    for (uint32_t r = 0; status == FR_OK && r < exchange->size; r++) {
+        if (parts[r].size != size)
+            return conclude(exchange,
+                            fr_err_set(err, FR_E_MISMATCH,
+                                       "rank %" PRIu32
+                                       " gives %zu bytes to a roll call of %zu: the ranks run different "
+                                       "versions of the program; start all of them with the same one",
+                                       r, parts[r].size, size),
+                            err);
+        memcpy((uint8_t *)all + r * size, parts[r].data, size);
+    }
+    return status;
+}
+
+void fr_exchange_stop(struct fr_exchange *exchange, int code)
+{
+    exchange->backend->stop(exchange->self, code);
+}

@@ -1,0 +1,254 @@
+/* The exchange: one suite over its back ends (self, threads of 1 to 8 ranks, with and without
+ * delays), and what a rank that hangs, ends or sends too much does to the others. */
+#include "exchange/threads.h"
+
+#include "case.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+enum { CALLS = 60, RANKS = 8, PART_MAX = 5000 };
+static const uint64_t patience_ns = 60000000000;
+
+/* How many bytes rank `from` sends to rank `to` with a call, and what they are: none, one, or
+ * many, a function of the arguments alone. */
+static size_t size_of(uint32_t from, uint32_t to, enum fr_channel channel, uint64_t call)
+{
+    uint64_t h = fr_fmix64(from | to << 8 | (uint64_t)channel << 16 | call << 20);
+    return h % 3 == 0 ? 0 : h % 3 == 1 ? 1 : h / 3 % PART_MAX;
+}
+
+static uint8_t byte_of(uint32_t from, uint32_t to, uint64_t call, size_t i)
+{
+    return (uint8_t)(from * 3 + to * 5 + call * 7 + i * 11);
+}
+
+struct worker {
+    pthread_t thread;
+    struct fr_exchange *exchange;
+    struct fr_err err;
+    uint64_t calls; /* that succeeded */
+    uint8_t *bytes[RANKS][2];
+};
+
+static enum fr_status send_call(struct worker *worker, enum fr_channel channel, uint64_t call)
+{
+    struct fr_exchange_part out[RANKS];
+    uint32_t me = fr_exchange_rank(worker->exchange);
+    for (uint32_t to = 0; to < fr_exchange_size(worker->exchange); to++) {
+        size_t size = size_of(me, to, channel, call);
+        uint8_t *bytes = worker->bytes[to][channel];
+        for (size_t i = 0; i < size; i++)
+            bytes[i] = byte_of(me, to, call, i);
+        out[to] = (struct fr_exchange_part){size ? bytes : NULL, size};
+    }
+    return fr_exchange_send(worker->exchange, channel, out, &worker->err);
+}
+
+static enum fr_status receive_call(struct worker *worker, enum fr_channel channel, uint64_t call)
+{
+    struct fr_exchange_part in[RANKS];
+    uint32_t me = fr_exchange_rank(worker->exchange);
+    enum fr_status status = fr_exchange_receive(worker->exchange, channel, in, &worker->err);
+    for (uint32_t from = 0; status == FR_OK && from < fr_exchange_size(worker->exchange); from++) {
+        assert_int_equal(in[from].size, size_of(from, me, channel, call));
+        for (size_t i = 0; i < in[from].size; i++)
+            assert_int_equal(in[from].data[i], byte_of(from, me, call, i));
+    }
+    return status;
+}
+
+static enum fr_status gather_call(struct worker *worker, uint64_t call)
+{
+    uint64_t mine[4], all[RANKS][4];
+    for (uint64_t i = 0; i < 4; i++)
+        mine[i] = fr_fmix64(fr_exchange_rank(worker->exchange) + 100 * call + i);
+    enum fr_status status = fr_exchange_gather(worker->exchange, mine, sizeof(mine), all, &worker->err);
+    for (uint32_t r = 0; status == FR_OK && r < fr_exchange_size(worker->exchange); r++)
+        for (uint64_t i = 0; i < 4; i++)
+            assert_int_equal(all[r][i], fr_fmix64(r + 100 * call + i));
+    return status;
+}
+
+/* The calls of a step: keys of the next step are in flight beside the values of this one, and a
+ * gather beside both. */
+static enum fr_status run_step(struct worker *worker, uint64_t call)
+{
+    enum fr_status status = send_call(worker, FR_CHANNEL_KEYS, call);
+    if (status == FR_OK)
+        status = send_call(worker, FR_CHANNEL_VALUES, call);
+    if (status == FR_OK)
+        status = gather_call(worker, call);
+    bool keys_first = call % 2 == 0;
+    if (status == FR_OK)
+        status = receive_call(worker, keys_first ? FR_CHANNEL_KEYS : FR_CHANNEL_VALUES, call);
+    if (status == FR_OK)
+        status = receive_call(worker, keys_first ? FR_CHANNEL_VALUES : FR_CHANNEL_KEYS, call);
+    return status;
+}
+
+static void *work(void *context)
+{
+    struct worker *worker = context;
+    for (uint64_t call = 0; call < CALLS && run_step(worker, call) == FR_OK; call++)
+        worker->calls++;
+    return NULL;
+}
+
+static void init(struct worker *worker, struct fr_exchange *exchange)
+{
+    memset(worker, 0, sizeof(*worker));
+    worker->exchange = exchange;
+    for (int to = 0; to < RANKS; to++)
+        for (int c = 0; c < 2; c++)
+            worker->bytes[to][c] = malloc(PART_MAX);
+}
+
+static void release(struct worker *worker)
+{
+    for (int to = 0; to < RANKS; to++)
+        for (int c = 0; c < 2; c++)
+            free(worker->bytes[to][c]);
+}
+
+/* Runs all ranks of a group to their end. The caller frees nothing. */
+static void run_group(const struct fr_exchange_group_options *options, struct worker *workers)
+{
+    struct fr_exchange_group *group = fr_exchange_group_new(options);
+    for (uint32_t r = 0; r < options->ranks; r++) {
+        init(&workers[r], fr_exchange_group_rank(group, r));
+        assert_int_equal(pthread_create(&workers[r].thread, NULL, work, &workers[r]), 0);
+    }
+    for (uint32_t r = 0; r < options->ranks; r++) {
+        pthread_join(workers[r].thread, NULL);
+        release(&workers[r]);
+    }
+    fr_exchange_group_free(group);
+}
+
+FR_CASE(every_rank_gets_what_the_others_sent_whatever_the_delays)
+{
+    static const uint32_t sizes[] = {1, 2, 3, 5, 8};
+    for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++)
+        for (uint64_t delay_ns = 0; delay_ns <= 2000000; delay_ns += 2000000) {
+            struct worker workers[RANKS];
+            run_group(
+                &(struct fr_exchange_group_options){
+                    .ranks = sizes[i], .deadline_ns = patience_ns, .delay_max_ns = delay_ns, .seed = i},
+                workers);
+            for (uint32_t r = 0; r < sizes[i]; r++) {
+                assert_int_equal(workers[r].err.status, FR_OK);
+                assert_int_equal(workers[r].calls, CALLS);
+            }
+        }
+}
+
+FR_CASE(a_rank_alone_gets_its_own_parts_without_a_copy)
+{
+    struct worker worker;
+    init(&worker, fr_exchange_self_new());
+    work(&worker);
+    assert_int_equal(worker.calls, CALLS);
+    struct fr_exchange_part out = {worker.bytes[0][0], 5}, in;
+    assert_int_equal(fr_exchange_send(worker.exchange, FR_CHANNEL_KEYS, &out, &worker.err), FR_OK);
+    assert_int_equal(fr_exchange_receive(worker.exchange, FR_CHANNEL_KEYS, &in, &worker.err), FR_OK);
+    assert_ptr_equal(in.data, out.data);
+    fr_exchange_free(worker.exchange);
+    release(&worker);
+}
+
+FR_CASE(a_rank_that_hangs_is_named_by_the_others_after_the_deadline)
+{
+    for (uint64_t at = 1; at <= 9; at += 2) {
+        struct worker workers[RANKS];
+        run_group(
+            &(struct fr_exchange_group_options){.ranks = 4, .deadline_ns = 200000000, .fault_rank = 2, .fault_at = at},
+            workers);
+        uint32_t named = 0;
+        for (uint32_t r = 0; r < 4; r++) {
+            assert_int_not_equal(workers[r].err.status, FR_OK);
+            assert_true(workers[r].calls < 3);
+            named += workers[r].err.status == FR_E_UNAVAILABLE;
+            if (workers[r].err.status == FR_E_UNAVAILABLE)
+                assert_non_null(strstr(workers[r].err.text, "rank 2 has not come to exchange"));
+            else
+                assert_non_null(strstr(workers[r].err.text, "ended the job with code 75"));
+        }
+        assert_true(named >= 1);
+    }
+}
+
+FR_CASE(a_rank_that_ends_ends_all_with_its_code_and_the_error_stays)
+{
+    struct worker workers[RANKS];
+    run_group(
+        &(struct fr_exchange_group_options){
+            .ranks = 5, .deadline_ns = patience_ns, .fault_rank = 3, .fault_at = 17, .fault_code = 3},
+        workers);
+    for (uint32_t r = 0; r < 5; r++) {
+        assert_int_equal(workers[r].err.status, FR_E_CANCELLED);
+        assert_string_equal(workers[r].err.text, "rank 3 ended the job with code 3");
+    }
+}
+
+FR_CASE(a_part_that_engines_cannot_count_is_refused_for_good)
+{
+    struct fr_exchange *exchange = fr_exchange_self_new();
+    struct fr_err err = {0};
+    uint8_t byte = 0;
+    struct fr_exchange_part part = {&byte, (size_t)FR_EXCHANGE_PART_MAX + 1};
+    assert_int_equal(fr_exchange_send(exchange, FR_CHANNEL_KEYS, &part, &err), FR_E_LIMIT);
+    assert_non_null(strstr(err.text, "lower ingest.batch_size"));
+    part.size = 1;
+    assert_int_equal(fr_exchange_send(exchange, FR_CHANNEL_VALUES, &part, &err), FR_E_LIMIT);
+    fr_exchange_free(exchange);
+}
+
+struct uneven {
+    struct fr_exchange *exchange;
+    enum fr_status status;
+    struct fr_err err;
+};
+
+static void *gather_uneven(void *context)
+{
+    struct uneven *uneven = context;
+    uint8_t mine[16] = {0}, all[32];
+    size_t size = 8 + 8 * fr_exchange_rank(uneven->exchange);
+    uneven->status = fr_exchange_gather(uneven->exchange, mine, size, all, &uneven->err);
+    return NULL;
+}
+
+FR_CASE(a_gather_of_two_sizes_is_an_error_on_both_sides)
+{
+    struct fr_exchange_group *group =
+        fr_exchange_group_new(&(struct fr_exchange_group_options){.ranks = 2, .deadline_ns = patience_ns});
+    struct uneven sides[2] = {{.exchange = fr_exchange_group_rank(group, 0)},
+                              {.exchange = fr_exchange_group_rank(group, 1)}};
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, gather_uneven, &sides[1]), 0);
+    gather_uneven(&sides[0]);
+    pthread_join(other, NULL);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(sides[r].status, FR_E_MISMATCH);
+        assert_non_null(strstr(sides[r].err.text, "different versions of the program"));
+    }
+    fr_exchange_group_free(group);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rank_gets_what_the_others_sent_whatever_the_delays),
+        cmocka_unit_test(a_rank_alone_gets_its_own_parts_without_a_copy),
+        cmocka_unit_test(a_rank_that_hangs_is_named_by_the_others_after_the_deadline),
+        cmocka_unit_test(a_rank_that_ends_ends_all_with_its_code_and_the_error_stays),
+        cmocka_unit_test(a_part_that_engines_cannot_count_is_refused_for_good),
+        cmocka_unit_test(a_gather_of_two_sizes_is_an_error_on_both_sides),
+    };
+    return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
+}
