@@ -5,7 +5,7 @@ expiry, samples that are quarantined, malformed records, biases from labels, sta
 partitions and a file. With 12 domains: one worker, two, and memory for a part of the rows with a drain and a kill -9 on the way. Equal: private hash, model, metrics, ledger
 and dead letters. A replica of the delta topic verifies. Another number of domains is refused over the state.
 
-learning: conf/samples/general.yaml on public streams, 8 partitions, with 1 and with 8 domains: AUC within MARGIN.
+learning: conf/samples/general.yaml on public streams, 8 partitions, batches of one size, with 1 and with 8 domains: AUC within MARGIN.
 """
 import pathlib
 import random
@@ -192,7 +192,8 @@ class Cases:
                 state = self.work.path / f"{name}-{domains}"
                 daemon = self.work.daemon(config, self.work.path / f"{name}-{domains}.log",
                                           [f"ingest.brokers={self.kafka.address}", f"ingest.topic={name}", f"model={name}-{domains}", f"state_dir={state}",
-                                           f"scale.domains={domains}", "export.partitions=8", "ingest.lockstep={records: 32, epoch_batches: 512}"], wait_http=False)
+                                           f"scale.domains={domains}", "export.partitions=8", "ingest.lockstep={records: 32, epoch_batches: 512}",
+                                           "ingest.batch_warmup={first: 64}"], wait_http=False)
                 daemon.expect_exit(0)
                 aucs.append(json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]["click"]["lifetime"]["auc"])
             differences[name] = aucs[1] - aucs[0]

@@ -565,7 +565,7 @@ FR_CASE(a_section_of_version_3_is_read)
     assert_int_equal(read.tables[0].rows[0], COUNTS + 1);
     assert_int_equal(read.tables[0].pending[0], COUNTS + FR_SHARDS + 1);
     assert_int_equal(read.tables[0].slice_bits, BITS);
-    free(read.carried);
+    fr_store_section_release(&read);
     fr_buffer_release(&bytes);
 }
 
