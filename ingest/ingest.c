@@ -77,7 +77,7 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
 /* Divides lanes and streams into shares. */
 static void divide(struct fr_ingest *ingest, const struct fr_ingest_options *options)
 {
-    ingest->n_lanes = ingest->conf->domains > 1 ? ingest->conf->domains : 1;
+    ingest->n_lanes = fr_conf_domains(ingest->conf);
     ingest->lane_first = options->lane_first;
     ingest->lane_end = options->lane_end ? options->lane_end : ingest->n_lanes;
     FR_CHECK(ingest->lane_first < ingest->lane_end && ingest->lane_end <= ingest->n_lanes);

@@ -112,19 +112,12 @@ static bool number_occurrences(struct fr_plan *plan)
     return shared;
 }
 
-/* The slot's first entry in a lane; the number of its entries for the lane after the last. */
-static uint32_t lane_entry(const struct fr_batch *batch, uint32_t slot, uint32_t lane)
-{
-    if (lane == 0 || lane >= batch->n_lanes)
-        return lane == 0 ? 0 : fr_batch_entries(batch, slot);
-    uint32_t group = fr_batch_lane_begin(batch, lane);
-    return batch->columns[slot].shared ? group : batch->group_begin[group];
-}
-
 /* Adds the units of one slot's entries in a lane. */
-static void add_units(struct fr_plan *plan, uint32_t slot, uint32_t lane, uint32_t first, uint32_t end)
+static void add_units(struct fr_plan *plan, uint32_t slot, uint32_t lane)
 {
     const struct fr_column *column = &plan->batch->columns[slot];
+    uint32_t first = fr_batch_lane_entry(plan->batch, column->shared, lane);
+    uint32_t end = fr_batch_lane_entry(plan->batch, column->shared, lane + 1);
     uint32_t n = end > first ? column->begin[end] - column->begin[first] : 0;
     if (n == 0)
         return;
@@ -148,7 +141,7 @@ static void lay_out(struct fr_plan *plan)
     for (uint32_t lane = 0; lane == 0 || lane < batch->n_lanes; lane++)
         for (uint32_t s = 0; s < store->n_slots; s++)
             if (store->slots[s].table != FR_NO_INDEX)
-                add_units(plan, s, lane, lane_entry(batch, s, lane), lane_entry(batch, s, lane + 1));
+                add_units(plan, s, lane);
     fr_plan_reserve_at(plan);
     for (uint32_t t = 0; t < store->n_configured; t++)
         fr_plan_reserve_table(plan, t);

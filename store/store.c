@@ -125,7 +125,7 @@ struct fr_store *fr_store_new(const struct fr_store_options *options)
     store->order = fr_order_of(0);
     store->pool = options->pool;
     fr_pages_reserve(conf->memory_reserve, options->pool);
-    store->n_domains = conf->domains > 1 ? conf->domains : 1;
+    store->n_domains = fr_conf_domains(conf);
     store->n_configured = options->n_tables;
     store->n_tables = store->n_domains * store->n_configured;
     store->tables = fr_alloc(store->n_tables, sizeof(*store->tables));

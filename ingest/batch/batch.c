@@ -21,7 +21,7 @@ struct fr_batch *fr_batch_new(const struct fr_conf *conf)
     batch->n_labels = conf->n_labels;
     batch->n_tasks = conf->n_tasks;
     batch->n_slots = conf->n_slots;
-    batch->n_lanes = conf->domains > 1 ? conf->domains : 1;
+    batch->n_lanes = fr_conf_domains(conf);
     batch->lane_begin = fr_alloc(batch->n_lanes, sizeof(*batch->lane_begin));
     batch->columns = fr_alloc(batch->n_slots ? batch->n_slots : 1, sizeof(*batch->columns));
     for (uint32_t s = 0; s < batch->n_slots; s++)

@@ -72,11 +72,6 @@ struct importing {
     uint64_t n_rows;
 };
 
-static uint32_t n_domains(const struct importing *im)
-{
-    return im->conf->domains > 1 ? im->conf->domains : 1;
-}
-
 /* ---- keys ---- */
 
 static bool place_key(struct key_set *set, uint64_t key)
@@ -136,7 +131,7 @@ static enum fr_status take_row(void *self, const struct fr_tool_import_row *row,
     if (!add_key(&im->keys[row->table], row->key))
         return fr_err_set(err, FR_E_INVALID, "key %" PRIu64 " of table %s comes twice", row->key, table->name);
     size_t bytes = im->layouts[row->table].row_floats * sizeof(float);
-    uint32_t domain = fr_key_domain(row->key, n_domains(im));
+    uint32_t domain = fr_key_domain(row->key, fr_conf_domains(im->conf));
     struct fr_image image = {.key = row->key,
                              .table = fr_subtable(row->table, domain),
                              .size = (uint32_t)(FR_ROW_IMAGE_HEAD + bytes),
@@ -220,9 +215,9 @@ static void stage_sections(struct importing *im)
     fr_positions_encode(&positions, fr_stage_section(&im->stage, "positions"));
     fr_metrics_section_encode(&metrics, fr_stage_section(&im->stage, FR_SECTION_METRICS));
     fr_trainer_section_encode(&history, fr_stage_section(&im->stage, FR_SECTION_TRAINER));
-    for (uint32_t d = 0; d < n_domains(im); d++) {
+    for (uint32_t d = 0; d < fr_conf_domains(im->conf); d++) {
         char name[FR_SECTION_NAME_MAX];
-        fr_store_section_name(FR_SECTION_STORE, d, n_domains(im), name);
+        fr_store_section_name(FR_SECTION_STORE, d, fr_conf_domains(im->conf), name);
         fr_store_section_encode(&im->store[d], fr_stage_section(&im->stage, name));
     }
     stage_dense(im);
@@ -314,8 +309,8 @@ static enum fr_status import_into(const struct fr_conf *conf, const struct sourc
     im->given = fr_alloc(fr_graph_parameter_count(im->graph) + 1, sizeof(*im->given));
     for (uint32_t t = 0; t < conf->n_tables; t++)
         fr_graph_row_layout(&conf->tables[t], &im->layouts[t]);
-    im->store = fr_alloc(n_domains(im), sizeof(*im->store));
-    for (uint32_t d = 0; d < n_domains(im); d++) {
+    im->store = fr_alloc(fr_conf_domains(im->conf), sizeof(*im->store));
+    for (uint32_t d = 0; d < fr_conf_domains(im->conf); d++) {
         im->store[d].n_tables = conf->n_tables;
         im->store[d].tables = fr_alloc(conf->n_tables, sizeof(*im->store[d].tables));
     }
@@ -335,7 +330,7 @@ static enum fr_status import_into(const struct fr_conf *conf, const struct sourc
     fr_graph_free(im->graph);
     for (uint32_t t = 0; t < conf->n_tables; t++)
         free(im->keys[t].keys);
-    for (uint32_t d = 0; d < n_domains(im); d++)
+    for (uint32_t d = 0; d < fr_conf_domains(im->conf); d++)
         fr_store_section_release(&im->store[d]);
     free(im->store);
     free(im->given);

@@ -119,8 +119,7 @@ static void cut_lanes(struct fr_graph *graph, const struct fr_batch *batch)
         uint32_t n = fr_level_entries(graph, (enum level)level);
         begin[0] = (struct lane_begin){0, 0};
         for (uint32_t l = 1; l <= lanes->n; l++) {
-            uint32_t group = fr_batch_lane_begin(batch, l);
-            begin[l].entry = l == lanes->n || n == 0 ? n : level == LEVEL_GROUP ? group : batch->group_begin[group];
+            begin[l].entry = l == lanes->n || n == 0 ? n : fr_batch_lane_entry(batch, level == LEVEL_GROUP, l);
             FR_CHECK(begin[l].entry >= begin[l - 1].entry && begin[l].entry <= n);
             begin[l].chunk = begin[l - 1].chunk + fr_blocks_of(begin[l].entry - begin[l - 1].entry, graph->chunk_rows);
         }

@@ -6,6 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Which of n equal ranges of keys, in ascending order, a key lies in. Delta partitions and domains
+ * are such ranges: where their numbers divide, each range of the fewer consists of whole ones of
+ * the others. */
+static inline uint32_t fr_key_range(uint64_t key, uint32_t n)
+{
+    return (uint32_t)(((key >> 32) * n) >> 32);
+}
+
 /* A bijection on 64 bits (MurmurHash3, Appleby 2011). fr_fmix64_inverse is its inverse. */
 static inline uint64_t fr_fmix64(uint64_t k)
 {

@@ -379,6 +379,12 @@ struct fr_conf {
     uint32_t domains;
 };
 
+/* Returns the number of domains: at least 1, also of a conf that did not come from the loader. */
+static inline uint32_t fr_conf_domains(const struct fr_conf *conf)
+{
+    return conf->domains > 1 ? conf->domains : 1;
+}
+
 /* Returns what an operation takes. */
 const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op);
 

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "base/hash.h"
 #include "base/status.h"
 
 enum { FR_DELTA_VERSION = 1, FR_CODEC_REVISION = 1, FR_CODEC_PARTS_MAX = 8, FR_DELTA_PARTITIONS_MAX = 1024 };
@@ -52,10 +53,10 @@ void fr_codec_settings_encode(const struct fr_codec_settings *settings, struct f
 enum fr_status fr_codec_settings_parse(const void *bytes, size_t size, struct fr_codec_settings *out) FR_MUST_CHECK;
 void fr_codec_settings_release(struct fr_codec_settings *settings);
 
-/* ((k >> 32) * np) >> 32 */
+/* fr_key_range, ((k >> 32) * np) >> 32 */
 static inline uint32_t fr_delta_partition(uint64_t key, uint32_t np)
 {
-    return (uint32_t)(((key >> 32) * np) >> 32);
+    return fr_key_range(key, np);
 }
 
 /* Converts f32 to f16 bits and back. The conversion rounds half to even and saturates at 65504;

@@ -167,6 +167,16 @@ static inline uint32_t fr_batch_lane_begin(const struct fr_batch *batch, uint32_
     return lane == 0 ? 0 : lane >= batch->n_lanes ? batch->n_groups : batch->lane_begin[lane];
 }
 
+/* The first entry of a lane in columns that have one for each group, or for each sample; their
+ * number for the lane after the last. */
+static inline uint32_t fr_batch_lane_entry(const struct fr_batch *batch, bool by_group, uint32_t lane)
+{
+    if (lane >= batch->n_lanes && lane > 0)
+        return by_group ? batch->n_groups : batch->n_samples;
+    uint32_t group = fr_batch_lane_begin(batch, lane);
+    return by_group || group == 0 ? group : batch->group_begin[group];
+}
+
 static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t slot)
 {
     return batch->columns[slot].shared ? batch->n_groups : batch->n_samples;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "vocabulary/removal.h"
 
 /* Larger table numbers are reserved for the cold store itself (sections, sentinel). */
@@ -39,7 +40,7 @@ static inline uint32_t fr_subtable_domain(uint32_t subtable)
  * is. */
 static inline uint32_t fr_key_domain(uint64_t key, uint32_t n_domains)
 {
-    return (uint32_t)((key >> 32) * n_domains >> 32);
+    return fr_key_range(key, n_domains);
 }
 
 enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2, FR_IMAGE_BLOCK = 3, FR_IMAGE_KINDS };
