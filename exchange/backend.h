@@ -8,8 +8,8 @@
 /* The functions have the contracts of those in exchange.h. gather: `mine` goes to all ranks, and
  * in[r] is from rank r, valid until the next gather. */
 struct fr_exchange_backend {
-    enum fr_status (*send)(void *self, enum fr_channel channel, const struct fr_exchange_part *out, struct fr_err *err);
-    enum fr_status (*receive)(void *self, enum fr_channel channel, struct fr_exchange_part *in, struct fr_err *err);
+    enum fr_status (*send)(void *self, enum fr_channel channel, const struct fr_bytes *out, struct fr_err *err);
+    enum fr_status (*receive)(void *self, enum fr_channel channel, struct fr_bytes *in, struct fr_err *err);
     void (*stop)(void *self, int code);
     void (*release)(void *self);
 };

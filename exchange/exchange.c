@@ -51,12 +51,12 @@ static enum fr_status conclude(struct fr_exchange *exchange, enum fr_status stat
     return exchange->failure.status;
 }
 
-enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel channel,
-                                const struct fr_exchange_part *out, struct fr_err *err)
+enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel channel, const struct fr_bytes *out,
+                                struct fr_err *err)
 {
-    FR_CHECK(!exchange->in_flight[channel]);
     if (exchange->failure.status != FR_OK)
         return conclude(exchange, FR_OK, err);
+    FR_CHECK(!exchange->in_flight[channel]);
     for (uint32_t r = 0; r < exchange->size; r++)
         if (out[r].size > FR_EXCHANGE_PART_MAX)
             return conclude(exchange,
@@ -69,7 +69,7 @@ enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel ch
     return conclude(exchange, exchange->backend->send(exchange->self, channel, out, err), err);
 }
 
-enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel channel, struct fr_exchange_part *in,
+enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel channel, struct fr_bytes *in,
                                    struct fr_err *err)
 {
     if (exchange->failure.status != FR_OK)
@@ -85,9 +85,9 @@ enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel
 enum fr_status fr_exchange_gather(struct fr_exchange *exchange, const void *mine, size_t size, void *all,
                                   struct fr_err *err)
 {
-    struct fr_exchange_part parts[FR_RANKS_MAX];
+    struct fr_bytes parts[FR_RANKS_MAX];
     for (uint32_t r = 0; r < exchange->size; r++)
-        parts[r] = (struct fr_exchange_part){mine, size};
+        parts[r] = (struct fr_bytes){mine, size};
     enum fr_status status = fr_exchange_send(exchange, FR_CHANNEL_ROLL, parts, err);
     if (status == FR_OK)
         status = fr_exchange_receive(exchange, FR_CHANNEL_ROLL, parts, err);

@@ -5,17 +5,17 @@
 #include "base/check.h"
 
 struct self {
-    struct fr_exchange_part parts[FR_CHANNELS];
+    struct fr_bytes parts[FR_CHANNELS];
 };
 
-static enum fr_status send(void *self, enum fr_channel channel, const struct fr_exchange_part *out, struct fr_err *err)
+static enum fr_status send(void *self, enum fr_channel channel, const struct fr_bytes *out, struct fr_err *err)
 {
     (void)err;
     ((struct self *)self)->parts[channel] = *out;
     return FR_OK;
 }
 
-static enum fr_status receive(void *self, enum fr_channel channel, struct fr_exchange_part *in, struct fr_err *err)
+static enum fr_status receive(void *self, enum fr_channel channel, struct fr_bytes *in, struct fr_err *err)
 {
     (void)err;
     *in = ((struct self *)self)->parts[channel];

@@ -21,7 +21,7 @@
 /* What one rank sent with one call of a channel. */
 struct box {
     struct fr_buffer bytes;
-    size_t at[FR_RANKS_MAX + 1]; /* the part for rank r is bytes at[r] .. at[r + 1] */
+    size_t at[FR_RANKS_MAX], sizes[FR_RANKS_MAX]; /* where the part for each rank is in `bytes` */
     uint64_t sent_ns;
 };
 
@@ -83,17 +83,20 @@ static bool survives_call(struct member *member)
     return false;
 }
 
-static enum fr_status send(void *self, enum fr_channel channel, const struct fr_exchange_part *out, struct fr_err *err)
+static enum fr_status send(void *self, enum fr_channel channel, const struct fr_bytes *out, struct fr_err *err)
 {
     struct member *member = self;
     struct fr_exchange_group *group = member->group;
     struct box *box = &member->boxes[channel][member->sent[channel] % 2];
     box->bytes.size = 0;
     for (uint32_t r = 0; r < group->options.ranks; r++) {
+        size_t gap = (FR_EXCHANGE_ALIGNED - box->bytes.size % FR_EXCHANGE_ALIGNED) % FR_EXCHANGE_ALIGNED;
+        memset(fr_buffer_reserve(&box->bytes, gap + 1), 0, gap);
+        box->bytes.size += gap;
         box->at[r] = box->bytes.size;
+        box->sizes[r] = out[r].size;
         fr_buffer_append(&box->bytes, out[r].data, out[r].size);
     }
-    box->at[group->options.ranks] = box->bytes.size;
     pthread_mutex_lock(&group->lock);
     bool survives = survives_call(member);
     box->sent_ns = fr_mono_ns(fr_clock_system());
@@ -161,7 +164,7 @@ static enum fr_status await(struct member *member, enum fr_channel channel, uint
     }
 }
 
-static enum fr_status receive(void *self, enum fr_channel channel, struct fr_exchange_part *in, struct fr_err *err)
+static enum fr_status receive(void *self, enum fr_channel channel, struct fr_bytes *in, struct fr_err *err)
 {
     struct member *member = self;
     struct fr_exchange_group *group = member->group;
@@ -173,8 +176,8 @@ static enum fr_status receive(void *self, enum fr_channel channel, struct fr_exc
         return status;
     for (uint32_t r = 0; r < group->options.ranks; r++) {
         const struct box *box = &group->members[r].boxes[channel][call % 2];
-        size_t begin = box->at[member->exchange.rank], end = box->at[member->exchange.rank + 1];
-        in[r] = (struct fr_exchange_part){box->bytes.data + begin, end - begin};
+        uint32_t rank = member->exchange.rank;
+        in[r] = (struct fr_bytes){box->bytes.data + box->at[rank], box->sizes[rank]};
     }
     member->received[channel]++;
     return FR_OK;

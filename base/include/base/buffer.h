@@ -14,6 +14,12 @@ struct fr_buffer {
 };
 
 void fr_buffer_release(struct fr_buffer *buffer);
+/* Bytes that the holder does not own. */
+struct fr_bytes {
+    const uint8_t *data;
+    size_t size;
+};
+
 /* Makes room for `extra` more bytes and returns their address; the size does not change. */
 /* the slow path of fr_buffer_reserve */
 uint8_t *fr_buffer_grow(struct fr_buffer *buffer, size_t extra);

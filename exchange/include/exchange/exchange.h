@@ -19,12 +19,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/status.h"
 
 enum {
     FR_RANKS_MAX = 64,                 /* at least one domain a rank */
     FR_EXCHANGE_PART_MAX = 0x7fffffff, /* bytes; engines count in int */
+    FR_EXCHANGE_ALIGNED = 8,           /* bytes, if the sender's own parts are aligned so */
 };
 
 /* The roll call has a channel of its own, so that it can be made beside both exchanges. */
@@ -33,12 +35,6 @@ enum {
 enum fr_channel { FR_CHANNEL_LIST(FR_CHANNEL), FR_CHANNELS };
 #undef FR_CHANNEL
 const char *fr_channel_name(enum fr_channel channel);
-
-/* Bytes from or for one rank; data may be NULL if size is 0. */
-struct fr_exchange_part {
-    const uint8_t *data;
-    size_t size;
-};
 
 struct fr_exchange;
 
@@ -49,13 +45,14 @@ void fr_exchange_free(struct fr_exchange *exchange);
 uint32_t fr_exchange_rank(const struct fr_exchange *exchange);
 uint32_t fr_exchange_size(const struct fr_exchange *exchange);
 
-/* Gives out[r] to rank r, for all ranks r, this one included. The parts are borrowed until
- * fr_exchange_receive of the same channel returns. Not FR_CHANNEL_ROLL. */
-enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel channel,
-                                const struct fr_exchange_part *out, struct fr_err *err) FR_MUST_CHECK;
+/* Gives out[r] to rank r, for all ranks r, this one included; data may be NULL if size is 0. The
+ * parts are borrowed until fr_exchange_receive of the same channel returns. Not FR_CHANNEL_ROLL. */
+enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel channel, const struct fr_bytes *out,
+                                struct fr_err *err) FR_MUST_CHECK;
 /* Waits for what all ranks sent with the call of the same number: in[r] is from rank r. The bytes
- * stay valid until the next fr_exchange_send of the channel. */
-enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel channel, struct fr_exchange_part *in,
+ * stay valid until the next fr_exchange_send of the channel, and begin at a multiple of
+ * FR_EXCHANGE_ALIGNED. */
+enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel channel, struct fr_bytes *in,
                                    struct fr_err *err) FR_MUST_CHECK;
 /* Gives `size` bytes to every rank, and returns those of all in `all` [ranks * size], in the order
  * of ranks. The size is the same on all ranks. */

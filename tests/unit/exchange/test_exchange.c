@@ -37,21 +37,21 @@ struct worker {
 
 static enum fr_status send_call(struct worker *worker, enum fr_channel channel, uint64_t call)
 {
-    struct fr_exchange_part out[RANKS];
+    struct fr_bytes out[RANKS];
     uint32_t me = fr_exchange_rank(worker->exchange);
     for (uint32_t to = 0; to < fr_exchange_size(worker->exchange); to++) {
         size_t size = size_of(me, to, channel, call);
         uint8_t *bytes = worker->bytes[to][channel];
         for (size_t i = 0; i < size; i++)
             bytes[i] = byte_of(me, to, call, i);
-        out[to] = (struct fr_exchange_part){size ? bytes : NULL, size};
+        out[to] = (struct fr_bytes){size ? bytes : NULL, size};
     }
     return fr_exchange_send(worker->exchange, channel, out, &worker->err);
 }
 
 static enum fr_status receive_call(struct worker *worker, enum fr_channel channel, uint64_t call)
 {
-    struct fr_exchange_part in[RANKS];
+    struct fr_bytes in[RANKS];
     uint32_t me = fr_exchange_rank(worker->exchange);
     enum fr_status status = fr_exchange_receive(worker->exchange, channel, in, &worker->err);
     for (uint32_t from = 0; status == FR_OK && from < fr_exchange_size(worker->exchange); from++) {
@@ -153,7 +153,7 @@ FR_CASE(a_rank_alone_gets_its_own_parts_without_a_copy)
     init(&worker, fr_exchange_self_new());
     work(&worker);
     assert_int_equal(worker.calls, CALLS);
-    struct fr_exchange_part out = {worker.bytes[0][0], 5}, in;
+    struct fr_bytes out = {worker.bytes[0][0], 5}, in;
     assert_int_equal(fr_exchange_send(worker.exchange, FR_CHANNEL_KEYS, &out, &worker.err), FR_OK);
     assert_int_equal(fr_exchange_receive(worker.exchange, FR_CHANNEL_KEYS, &in, &worker.err), FR_OK);
     assert_ptr_equal(in.data, out.data);
@@ -200,7 +200,7 @@ FR_CASE(a_part_that_engines_cannot_count_is_refused_for_good)
     struct fr_exchange *exchange = fr_exchange_self_new();
     struct fr_err err = {0};
     uint8_t byte = 0;
-    struct fr_exchange_part part = {&byte, (size_t)FR_EXCHANGE_PART_MAX + 1};
+    struct fr_bytes part = {&byte, (size_t)FR_EXCHANGE_PART_MAX + 1};
     assert_int_equal(fr_exchange_send(exchange, FR_CHANNEL_KEYS, &part, &err), FR_E_LIMIT);
     assert_non_null(strstr(err.text, "lower ingest.batch_size"));
     part.size = 1;

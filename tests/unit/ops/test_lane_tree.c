@@ -5,6 +5,7 @@
 #include "rows_scene.h"
 
 #include "base/random.h"
+#include "base/ranks.h"
 
 /* Joins what is present of lanes [lane, lane + span); false: nothing. */
 static bool join(const double *sums, uint64_t present, uint32_t lane, uint32_t span, double *out)
@@ -65,6 +66,54 @@ FR_CASE(nothing_is_added_for_an_absent_lane)
     fr_lane_sum_add(&sum, 5, -0.0);
     double got = fr_lane_sum_total(&sum);
     assert_true(signbit(got));
+}
+
+/* The sum of the present lanes of a span. */
+static bool sum_span(const double *sums, uint64_t present, struct fr_lane_span span, double *out)
+{
+    struct fr_lane_sum sum = {0};
+    bool any = false;
+    for (uint32_t lane = span.first; lane < span.end && lane < FR_LANES_MAX; lane++)
+        if (present >> lane & 1) {
+            fr_lane_sum_add(&sum, lane, sums[lane]);
+            any = true;
+        }
+    *out = fr_lane_sum_total(&sum);
+    return any;
+}
+
+FR_CASE(spans_of_processes_join_to_the_tree_of_all_lanes)
+{
+    for (uint64_t set = 0; set < 4000; set++) {
+        uint32_t n_lanes = 1 + (uint32_t)(set % FR_LANES_MAX);
+        uint32_t ranks = 1 + (uint32_t)(fr_random_uniform(5, 4, set, 0) * n_lanes);
+        uint64_t present = 0;
+        double sums[FR_LANES_MAX], want, part, got;
+        struct fr_lane_sum all = {0}, whole = {0};
+        for (uint32_t lane = 0; lane < n_lanes; lane++) {
+            sums[lane] = number(set, lane);
+            if (fr_random_uniform(5, 5, set, lane) < 0.7)
+                present |= 1ull << lane;
+            if (present >> lane & 1)
+                fr_lane_sum_add(&whole, lane, sums[lane]);
+        }
+        want = fr_lane_sum_total(&whole);
+        for (uint32_t r = 0, next = 0; r < ranks; r++) {
+            struct fr_domains lanes = fr_rank_domains(r, ranks, n_lanes);
+            struct fr_lane_span spans[FR_LANE_SPANS_MAX];
+            uint32_t n = fr_lane_spans(lanes.first, lanes.end, n_lanes, spans);
+            assert_true(n >= 1 && n <= FR_LANE_SPANS_MAX && (ranks > 1 || n == 1));
+            for (uint32_t i = 0; i < n; i++) {
+                assert_int_equal(spans[i].first, next);
+                next = spans[i].end;
+                if (sum_span(sums, present, spans[i], &part))
+                    fr_lane_sum_add(&all, spans[i].first, part);
+            }
+        }
+        got = fr_lane_sum_total(&all);
+        if (memcmp(&got, &want, sizeof(got)) != 0)
+            fail_msg("%u lanes, %u ranks: %a, expected %a", n_lanes, ranks, got, want);
+    }
 }
 
 /* ---- rows ---- */
@@ -200,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_are_joined_as_a_complete_tree_without_those_that_are_absent),
+        cmocka_unit_test(spans_of_processes_join_to_the_tree_of_all_lanes),
         cmocka_unit_test(nothing_is_added_for_an_absent_lane),
         cmocka_unit_test(rows_are_summed_in_each_lane_and_then_by_the_tree),
     };

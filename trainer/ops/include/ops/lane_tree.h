@@ -59,6 +59,28 @@ static inline uint32_t fr_lane_tree_push(struct fr_lane_tree *tree, uint32_t lan
     return tree->depth++;
 }
 
+/* Lanes [first, end) that are a whole subtree. */
+struct fr_lane_span {
+    uint32_t first, end;
+};
+enum { FR_LANE_SPANS_MAX = 2 * (FR_LANE_TREE_DEPTH - 1) };
+
+/* Divides the lanes [first, end) that one of several processes has, of n_lanes, into the largest
+ * subtrees without lanes of the others, ascending, and returns their number. All sums of a span are
+ * joined within it; its sum is then joined with those of the spans of other processes, and any lane
+ * of the span is its number for that. If one process has all lanes, they are one span. */
+static inline uint32_t fr_lane_spans(uint32_t first, uint32_t end, uint32_t n_lanes, struct fr_lane_span *spans)
+{
+    uint32_t n = 0;
+    for (uint32_t size; first < end; first += size) {
+        size = FR_LANES_MAX;
+        while (first % size != 0 || (first + size > end && end < n_lanes))
+            size /= 2;
+        spans[n++] = (struct fr_lane_span){first, first + size};
+    }
+    return n;
+}
+
 /* Numbers joined in double. Zeroed: empty. */
 struct fr_lane_sum {
     struct fr_lane_tree tree;
