@@ -180,41 +180,6 @@ static bool has_own_values(const struct range *range, const struct fr_stage_colu
     return false;
 }
 
-/* Expands a column from an entry per group to one per sample. It works from the last entry to
- * the first, so what is still to be read lies before what is written. */
-static void expand(const struct fr_batch *batch, struct fr_column *column)
-{
-    const uint32_t *group_begin = batch->group_begin;
-    if (column->dim) {
-        for (uint32_t g = batch->n_groups; g-- > 0;)
-            for (uint32_t i = group_begin[g + 1]; i-- > group_begin[g];)
-                memmove(column->dense + (size_t)i * column->dim, column->dense + (size_t)g * column->dim,
-                        column->dim * sizeof(*column->dense));
-        return;
-    }
-    size_t total = 0;
-    for (uint32_t g = 0; g < batch->n_groups; g++)
-        total += (size_t)(group_begin[g + 1] - group_begin[g]) * (column->begin[g + 1] - column->begin[g]);
-    fr_column_reserve_keys(column, total);
-    if (column->weights && total > column->capacity_weights) {
-        column->capacity_weights = column->capacity_keys;
-        column->weights = column->weights_storage =
-            fr_realloc(column->weights_storage, column->capacity_weights, sizeof(*column->weights_storage));
-    }
-    uint32_t end = (uint32_t)total;
-    for (uint32_t g = batch->n_groups; g-- > 0;) {
-        uint32_t first = column->begin[g], count = column->begin[g + 1] - first;
-        for (uint32_t i = group_begin[g + 1]; i-- > group_begin[g]; end -= count) {
-            column->begin[i + 1] = end;
-            if (count == 0)
-                continue;
-            memmove(column->keys + end - count, column->keys + first, count * sizeof(*column->keys));
-            if (column->weights)
-                memmove(column->weights + end - count, column->weights + first, count * sizeof(*column->weights));
-        }
-    }
-}
-
 static void append_column(const struct range *range, const struct fr_stage_column *stage, struct fr_column *to,
                           const struct fr_batch *batch)
 {
@@ -223,7 +188,7 @@ static void append_column(const struct range *range, const struct fr_stage_colum
     if (shared && range->grouped && has_own_values(range, stage))
         shared = false;
     if (to->shared && !shared)
-        expand(batch, to);
+        fr_column_expand(batch, to);
     to->shared = shared;
     uint32_t at = shared ? batch->n_groups : batch->n_samples;
     uint32_t g = fr_staging_first(&stage->shared, range->group);

@@ -1,8 +1,10 @@
 /* A batch in the order of its lanes is the batch that decoding its records in that order gives,
- * with each sample's record; and leaving samples out keeps the lanes of the others. */
+ * with each sample's record; and leaving samples out keeps the lanes of the others. The parts of
+ * ranks that have agreed on a shape are, one after the other, the batch of all lanes. */
 #include "fixture.h"
 
 #include "base/check.h"
+#include "base/ranks.h"
 #include "batch/records.h"
 
 enum { RECORDS = 20, TURNS = 300 };
@@ -40,10 +42,13 @@ static void put_record(struct fr_buffer *text, uint64_t d, uint32_t kinds)
         fr_buffer_printf(text, "%s%s", g ? "," : "[", group ? "{\"shared\":{" : "");
         if (!own)
             fr_buffer_printf(text, "\"user_id\":[%u,%u],\"vec\":[%u,2,3]", dice(&d, 20), dice(&d, 20), dice(&d, 9));
+        bool history = group && !own && kinds & WEIGHTS && dice(&d, 2);
+        if (history)
+            fr_buffer_printf(text, ",\"history\":{\"i\":[%u,%u],\"w\":[3,0.25]}", dice(&d, 50), dice(&d, 50));
         fr_buffer_printf(text, group ? "},\"items\":[" : "");
         for (uint32_t i = 0, size = group ? 1 + dice(&d, 4) : 1; i < size; i++) {
             fr_buffer_printf(text, "%s", i ? "," : "");
-            put_item(text, &d, kinds, own);
+            put_item(text, &d, history ? kinds & ~(uint32_t)WEIGHTS : kinds, own);
         }
         fr_buffer_printf(text, group ? "]}" : "");
     }
@@ -54,6 +59,7 @@ static void put_record(struct fr_buffer *text, uint64_t d, uint32_t kinds)
 struct turn {
     uint64_t seed;
     uint32_t kinds, n_lanes;
+    bool uneven; /* some lanes have no groups of several, some no values of their own in groups */
 };
 
 static uint32_t lane_of(const struct turn *turn, uint32_t record)
@@ -62,11 +68,18 @@ static uint32_t lane_of(const struct turn *turn, uint32_t record)
     return dice(&d, turn->n_lanes);
 }
 
+static uint32_t kinds_of(const struct turn *turn, uint32_t lane)
+{
+    uint64_t d = turn->seed * 104729 + lane;
+    bool single = turn->uneven && dice(&d, 4) < turn->seed % 5, common = turn->uneven && dice(&d, 10) > 0;
+    return turn->kinds & ~((single ? GROUPS : 0u) | (common ? OWN_VALUES : 0u));
+}
+
 /* Decodes and appends the turn's record; one in four has its bytes in a shared image. */
 static void append_record(struct fixture *f, const struct turn *turn, uint32_t record)
 {
     struct fr_buffer text = {0};
-    put_record(&text, turn->seed * 131 + record, turn->kinds);
+    put_record(&text, turn->seed * 131 + record, kinds_of(turn, lane_of(turn, record)));
     const struct fr_record_parts parts = {.value = text.data, .size = text.size, .key = &record, .key_size = 4};
     struct fr_record_image *image = record % 4 == 0 ? fr_record_image_new(&parts) : NULL;
     uint32_t lane = lane_of(turn, record);
@@ -219,6 +232,118 @@ FR_CASE(samples_that_stay_are_in_their_lanes)
     fr_batch_free(rest);
 }
 
+/* ---- parts of ranks ---- */
+
+enum { RANKS_MAX = 6 };
+
+/* Lets all ranks agree on a shape. */
+static void agree(struct fr_batch *const *parts, uint32_t n_ranks)
+{
+    struct fr_batch_shape joined = {0}, shape;
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        fr_batch_get_shape(parts[r], &shape);
+        joined.several |= shape.several;
+        for (size_t w = 0; w < FR_ARRAY_LEN(joined.own); w++)
+            joined.own[w] |= shape.own[w];
+    }
+    for (uint32_t r = 0; r < n_ranks; r++)
+        fr_batch_take_shape(parts[r], &joined);
+}
+
+/* Whether an entry of each column is the same; weights of 1 may be written out or not. */
+static void assert_same_entry(const struct fr_column *a, uint32_t at, const struct fr_column *b, uint32_t bt)
+{
+    if (a->dim) {
+        assert_memory_equal(a->dense + (size_t)at * a->dim, b->dense + (size_t)bt * a->dim, a->dim * sizeof(float));
+        return;
+    }
+    uint32_t n = b->begin[bt + 1] - b->begin[bt];
+    assert_int_equal(a->begin[at + 1] - a->begin[at], n);
+    for (uint32_t k = 0; k < n; k++) {
+        assert_true(a->keys[a->begin[at] + k] == b->keys[b->begin[bt] + k]);
+        assert_true((a->weights ? a->weights[a->begin[at] + k] : 1.0f) ==
+                    (b->weights ? b->weights[b->begin[bt] + k] : 1.0f));
+    }
+}
+
+static void expect_parts_of(struct fr_batch *const *parts, uint32_t n_ranks, const struct fr_batch *whole)
+{
+    for (uint32_t s = 0; s < whole->n_slots; s++) {
+        uint32_t at = 0;
+        for (uint32_t r = 0; r < n_ranks; r++) {
+            assert_int_equal(parts[r]->columns[s].shared, whole->columns[s].shared);
+            for (uint32_t i = 0; i < fr_batch_entries(parts[r], s); i++)
+                assert_same_entry(&parts[r]->columns[s], i, &whole->columns[s], at++);
+        }
+        assert_int_equal(at, fr_batch_entries(whole, s));
+    }
+}
+
+/* Leaves the same samples out of the whole and of the parts, which become `rest`. */
+static void leave_out(struct fr_batch *const *parts, uint32_t n_ranks, uint64_t seed, struct fr_batch *const *rest)
+{
+    uint8_t left_out[RECORDS * 12];
+    uint64_t d = seed;
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        for (uint32_t i = 0; i < parts[r]->n_samples; i++)
+            left_out[i] = dice(&d, 4) < seed % 5;
+        fr_batch_select(parts[r], left_out, rest[r]);
+    }
+}
+
+/* Splits one turn's batch among ranks; part RANKS_MAX is the whole. Counts what occurred. */
+static void expect_parts_of_turn(struct fixture *f, const struct turn *turn, struct fr_batch *const (*batches)[2],
+                                 uint32_t *seen)
+{
+    struct fr_batch *whole[2] = {batches[RANKS_MAX][0], batches[RANKS_MAX][1]};
+    struct fr_batch *parts[2][RANKS_MAX];
+    for (uint32_t n_ranks = 1; n_ranks <= RANKS_MAX; n_ranks++) {
+        fr_batch_clear(whole[0]);
+        for (uint32_t r = 0; r < n_ranks; r++) {
+            struct fr_domains lanes = fr_rank_domains(r, n_ranks, turn->n_lanes);
+            parts[0][r] = batches[r][0];
+            parts[1][r] = batches[r][1];
+            fr_batch_clear(parts[0][r]);
+            for (uint32_t lane = lanes.first; lane < lanes.end; lane++)
+                for (uint32_t i = 0; i < RECORDS; i++)
+                    for (uint32_t b = 0; lane_of(turn, i) == lane && b < 2; b++) {
+                        f->batch = b ? whole[0] : parts[0][r];
+                        append_record(f, turn, i);
+                    }
+            fr_batch_arrange(parts[0][r], NULL);
+        }
+        fr_batch_arrange(whole[0], NULL);
+        for (uint32_t r = 0; r < n_ranks; r++)
+            for (uint32_t s = 0; s < whole[0]->n_slots; s++)
+                seen[2 * whole[0]->columns[s].shared + parts[0][r]->columns[s].shared]++;
+        agree(parts[0], n_ranks);
+        expect_parts_of(parts[0], n_ranks, whole[0]);
+        leave_out(whole, 1, turn->seed, whole + 1);
+        leave_out(parts[0], n_ranks, turn->seed, parts[1]);
+        agree(parts[1], n_ranks);
+        expect_parts_of(parts[1], n_ranks, whole[1]);
+    }
+}
+
+FR_CASE(the_parts_of_ranks_have_the_columns_of_the_whole)
+{
+    struct fixture *f = *state;
+    renew_for(f, 12);
+    struct fr_batch *batches[RANKS_MAX + 1][2], *own = f->batch;
+    uint32_t seen[4] = {0};
+    for (uint32_t i = 0; i < 2 * (RANKS_MAX + 1); i++)
+        batches[i / 2][i % 2] = fr_batch_new(&f->schema.conf);
+    for (uint64_t seed = 0; seed < TURNS; seed++) {
+        struct turn turn = {.seed = seed, .kinds = (uint32_t)(seed % KINDS) | GROUPS, .n_lanes = 12, .uneven = true};
+        expect_parts_of_turn(f, &turn, batches, seen);
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(seen[i] > 100); /* by the form in the whole and in a part */
+    for (uint32_t i = 0; i < 2 * (RANKS_MAX + 1); i++)
+        fr_batch_free(batches[i / 2][i % 2]);
+    f->batch = own;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +351,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(what_lies_in_order_is_not_moved, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(samples_that_stay_are_in_their_lanes, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(the_parts_of_ranks_have_the_columns_of_the_whole, fixture_setup,
+                                        fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

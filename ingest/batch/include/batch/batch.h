@@ -4,7 +4,8 @@
  * A column has one entry per group (shared) or per sample. It is shared when some group has more
  * than one sample and no such group has a value for the slot in one of its samples (a slot that
  * is absent everywhere counts as shared). Whether a column is shared is a function of the
- * batch's records alone. A group is never split between batches.
+ * batch's records alone, over several ranks of the records of all (struct fr_batch_shape). A group
+ * is never split between batches.
  *
  * With scale.domains over 1 a batch consists of as many lanes. A lane has the samples of some
  * partitions of the stream, and sums over samples are formed lane by lane. The groups of a lane are
@@ -147,6 +148,23 @@ void fr_batch_clear(struct fr_batch *batch);
 void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
 /* Makes room for `keys` ids in total in one sparse or sequence column. */
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);
+/* Copies the entries of a column, one per group of the batch, to the samples of the groups. The
+ * caller changes `shared`. */
+void fr_column_expand(const struct fr_batch *batch, struct fr_column *column);
+
+/* What the ranks of a job agree on about their parts of a batch, so that each column has the form
+ * of the batch of all ranks. It can be sent as it is. Shapes are joined by the OR of all words. */
+struct fr_batch_shape {
+    uint64_t several; /* 1: some group has more than one sample */
+    /* [slot / 64] bit slot % 64: `several`, and the column is not shared */
+    uint64_t own[(FR_SLOTS_MAX + 63) / 64];
+};
+_Static_assert(sizeof(struct fr_batch_shape) == 8 * (1 + (FR_SLOTS_MAX + 63) / 64), "only words");
+
+void fr_batch_get_shape(const struct fr_batch *batch, struct fr_batch_shape *out);
+/* Gives each column the form that it has in the batch of all ranks. `joined` is the shape of all
+ * ranks, this one included; with one rank nothing changes. */
+void fr_batch_take_shape(struct fr_batch *batch, const struct fr_batch_shape *joined);
 
 /* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as
  * if the others had never been decoded: groups without a sample disappear, and a column stays

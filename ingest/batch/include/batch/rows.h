@@ -59,4 +59,22 @@ struct fr_rows {
     uint32_t *slot_base;
 };
 
+/* Unique keys [begin, end) of a table in struct fr_rows, such as those that one home has. */
+struct fr_unique_range {
+    uint32_t begin, end;
+};
+
+/* The keys of one rank's domains in a batch of several ranks (base/ranks.h), merged from what the
+ * ranks sent, and their rows. Each rank refers to its keys by their numbers in its own message. The
+ * store fills it, and the graph steps the rows. */
+struct fr_home_rows {
+    uint32_t n_ranks, n_tables;
+    struct fr_home_table {
+        uint32_t n_keys;
+        float **rows;      /* [n_keys] the first float of the row; NULL: there is no row */
+        uint32_t *n_sent;  /* [n_ranks] keys that each rank sent of this table */
+        uint32_t **merged; /* [n_ranks][n_sent] the key of each, in the order of the message */
+    } * tables;
+};
+
 #endif
