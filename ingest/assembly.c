@@ -19,10 +19,10 @@
  *
  * Lockstep with several lanes: a batch is a piece of each lane, one after the other. A piece is
  * what the lane's streams alone would give as a batch, within the lane's share of each limit. A
- * process that reads only some of the lanes therefore makes the same pieces of these lanes, except
- * that it cannot know whether another lane had a good record (fr_ingest_malformed_holds). Live,
- * records of all lanes come in any order, and the samples are put in the order of lanes when the
- * batch closes.
+ * process that reads only some of the lanes therefore makes the same pieces of these lanes. For the
+ * same reason a batch of several lanes does not wait for a first good record (malformed.c), which
+ * another process might have. Live, records of all lanes come in any order, and the samples are put
+ * in the order of lanes when the batch closes.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -55,11 +55,18 @@ static uint32_t batch_target(const struct fr_ingest *ingest, uint64_t history_sa
     return grown < size ? (uint32_t)grown : size;
 }
 
-/* The same for the open batch; it changes between batches only. A share cannot know the history of
- * the others, and takes them to be like itself. */
+/* The lanes of a share. */
+static uint32_t share_lanes(const struct fr_ingest *ingest)
+{
+    return ingest->lockstep ? 1 : ingest->lane_end - ingest->lane_first;
+}
+
+/* The same for the open batch, with what other processes read of it; it changes between batches
+ * only. A share cannot know the history of the others, and takes them to be like itself. */
 static uint32_t open_target(const struct fr_ingest *ingest)
 {
-    return batch_target(ingest, ingest->n_shares * ingest->shares[ingest->piece.share].history_samples);
+    uint64_t history = ingest->shares[ingest->piece.share].history_samples;
+    return batch_target(ingest, history * ingest->n_lanes / share_lanes(ingest));
 }
 
 bool fr_assembly_young(const struct fr_ingest *ingest)
@@ -71,7 +78,7 @@ bool fr_assembly_young(const struct fr_ingest *ingest)
 static uint32_t piece_limit(const struct fr_ingest *ingest)
 {
     uint32_t limit = ingest->lockstep && !fr_assembly_young(ingest) ? FR_LOCKSTEP_SAMPLES_MAX : open_target(ingest);
-    return (limit + ingest->n_shares - 1) / ingest->n_shares;
+    return (uint32_t)(((uint64_t)limit * share_lanes(ingest) + ingest->n_lanes - 1) / ingest->n_lanes);
 }
 
 static uint32_t piece_samples(const struct fr_ingest *ingest)

@@ -267,10 +267,10 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
         if (ingest->topics.source.self)
             ingest->topics.source.checked(ingest->topics.source.self, true);
         ingest->sink.prepare(ingest->sink.self);
-        ingest->withholding =
-            ingest->lockstep && ingest->conf->ingest.malformed_max < 1.0f && ingest->sink.withhold != NULL;
-        if (ingest->withholding)
+        bool withholds = ingest->lockstep && ingest->conf->ingest.malformed_max < 1.0f && ingest->sink.withhold != NULL;
+        if (withholds)
             ingest->sink.withhold(ingest->sink.self, true);
+        ingest->withholding = withholds;
         ingest->discover_ns = fr_mono_ns(ingest->clock);
         ingest->identify_ns = ingest->discover_ns + (uint64_t)FR_IDENTIFY_MS * 1000000u;
         ingest->started = true;

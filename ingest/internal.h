@@ -6,6 +6,7 @@
 #define FR_INGEST_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "batch/records.h"
 #include "ingest/ingest.h"
@@ -207,7 +208,9 @@ struct fr_ingest {
     struct fr_malformed_watch malformed;
     struct fr_clock_watch clocks;
     struct fr_held_queue held;
-    bool withholding;  /* lockstep: the sink keeps letters until a record of the start is good */
+    /* lockstep: the sink keeps letters until a record of the start is good, or an epoch needs them;
+     * shared with the thread of fr_ingest_release_letters */
+    atomic_bool withholding;
     uint64_t *present; /* [n_slots] samples that carried a value */
     unsigned long long logged_future_ns, logged_transaction_ns;
     bool drained;        /* the last poll of the last step gave nothing */
@@ -306,7 +309,7 @@ void fr_ingest_malformed_decide_due(struct fr_ingest *ingest, uint64_t now_ns);
 void fr_ingest_malformed_full(struct fr_ingest *ingest, const struct fr_stream *stream);
 /* Writes share, pause and the problem of records to the status, and what is due to the log. */
 void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_status *status);
-/* Whether, in lockstep, the open batch waits for a first good record, of any lane that is read. */
+/* Whether, in lockstep, the open batch of one lane waits for a first good record. */
 bool fr_ingest_malformed_holds(struct fr_ingest *ingest);
 /* FR_AGAIN: reading is paused; FR_E_INVALID: the same in a bounded run, which ends. */
 enum fr_status fr_ingest_malformed_pauses(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;

@@ -20,7 +20,11 @@
  * A bounded run ends with an error instead of a pause, and also if all it read was refused:
  * FR_ROW_MIN records, or bytes that look like the other format. Lockstep, whose batches are a
  * function of the log, has only the rule of the start, and only for malformed records: the open
- * batch waits with their positions, and the sink with their letters.
+ * batch waits with their positions, and the sink with their letters. A batch of several lanes does
+ * not wait, because each lane's piece depends on this lane alone (assembly.c). The sink then waits
+ * until a record is good or an epoch has the positions of refused records.
+ *
+ * The rules know the records of this process only, not those of other ranks.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -106,13 +110,10 @@ static void advance_minute(struct fr_malformed_watch *watch, uint64_t now_ns)
     watch->part = part;
 }
 
-/* Lockstep: lets the sink send the letters that it withholds. */
-static void release_letters(struct fr_ingest *ingest)
+void fr_ingest_release_letters(struct fr_ingest *ingest)
 {
-    if (!ingest->withholding)
-        return;
-    ingest->withholding = false;
-    ingest->sink.withhold(ingest->sink.self, false);
+    if (atomic_exchange(&ingest->withholding, false))
+        ingest->sink.withhold(ingest->sink.self, false);
 }
 
 /* A good record ends the row of refused ones. */
@@ -138,7 +139,7 @@ bool fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *st
         watch->trial_records += !counted;
         return true;
     }
-    release_letters(ingest);
+    fr_ingest_release_letters(ingest);
     fr_clocks_agree(ingest, ingest->event.timestamp_ms, ingest->received_ms);
     fr_held_replay(ingest); /* the records that were refused before come first */
     return fr_held_replays(ingest);
@@ -361,13 +362,13 @@ static void count_row(struct fr_ingest *ingest, struct fr_stream *stream, enum f
     proof->begins_right = begins_as(format, &ingest->event);
 }
 
-/* In lockstep the open batch waits, and nothing is held. */
+/* In lockstep the open batch of one lane waits, and nothing is held. */
 static void refused_in_lockstep(struct fr_ingest *ingest, struct fr_stream *stream, enum fr_future future)
 {
     struct fr_proof *proof = stream->feed->proof;
     if (future != FR_FUTURE_NONE) {
         proof->proven = true;
-        release_letters(ingest);
+        fr_ingest_release_letters(ingest);
         return;
     }
     (void)try_labels(ingest, stream, false);
@@ -496,7 +497,7 @@ void fr_ingest_malformed_full(struct fr_ingest *ingest, const struct fr_stream *
     if (stream->feed->proof->refused >= FR_ROW_MIN)
         pause_malformed(ingest, stream->feed);
     else
-        release_letters(ingest);
+        fr_ingest_release_letters(ingest);
 }
 
 /* ---- reports ---- */
@@ -558,7 +559,7 @@ void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_statu
 bool fr_ingest_malformed_holds(struct fr_ingest *ingest)
 {
     const struct fr_proof *proof = ingest->topics.proof;
-    return !proof->proven && proof->refused && ingest->open->n_samples == 0 &&
+    return ingest->n_shares == 1 && !proof->proven && proof->refused && ingest->open->n_samples == 0 &&
            ingest->conf->ingest.malformed_max < 1.0f;
 }
 
@@ -594,6 +595,6 @@ enum fr_status fr_ingest_malformed_end(struct fr_ingest *ingest, struct fr_err *
     }
     ingest->malformed.trial = false;
     if (ingest->malformed.pause == FR_INGEST_READS)
-        release_letters(ingest);
+        fr_ingest_release_letters(ingest);
     return fr_ingest_malformed_pauses(ingest, err);
 }

@@ -65,6 +65,9 @@ static bool letters_acknowledged(struct fr_durable_loop *loop, const struct fr_s
         loop->letters_logged_ns = 0;
         return true;
     }
+    /* batches of several lanes do not wait for a good record (ingest/malformed.c) */
+    if (fr_conf_domains(context->conf) > 1)
+        fr_ingest_release_letters(loop->ingest);
     if (fr_log_due(&loop->letters_logged_ns, fr_mono_ns(context->clock), (uint64_t)LETTERS_LOGGED_MS * NS_PER_MS)) {
         fr_log(FR_LOG_WARN, "durable", "waiting_for_dead_letters",
                "epoch=%" PRIu64 " acknowledged=%" PRIu64 " needed=%" PRIu64, stage->epoch, acknowledged,

@@ -126,6 +126,9 @@ void fr_ingest_serve(struct fr_ingest *ingest);
 
 /* Returns the number up to which the broker has acknowledged all dead letters. */
 uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest);
+/* Sends the letters that lockstep withholds until a first record is good; an epoch waits for them.
+ * Any thread. */
+void fr_ingest_release_letters(struct fr_ingest *ingest);
 /* Sends a record of a batch to the dead letters, because some of its samples are unfit to train for
  * `reason`; the record still counts as decoded. A record has one letter in a run: *number is 0 if
  * it had one with an earlier batch, otherwise the letter's number, to be compared with

@@ -151,6 +151,10 @@ FR_CASE(an_epoch_waits_for_its_dead_letters_and_says_so)
     }
     assert_int_equal(w->durable.epoch, 0);
     assert_string_equal(reason("dead_letters"), "dead letters are not acknowledged; epochs wait for them");
+    assert_int_equal(w->letters_released, 0);
+    w->conf.domains = 2; /* then batches do not wait for a first good record */
+    expect(durable, FR_AGAIN);
+    assert_int_equal(w->letters_released, 1);
     w->letters = 5;
     expect(durable, FR_OK);
     assert_int_equal(w->durable.epoch, 3);

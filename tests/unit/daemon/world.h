@@ -26,6 +26,7 @@ struct world {
     struct fr_publisher_status publisher;
     struct fr_durable_status durable;
     uint64_t letters;
+    uint32_t letters_released; /* calls */
     bool held;
     /* the calls that they received */
     unsigned starts, reads, served, checks, folds, acknowledgements, commits, tellings;
@@ -75,6 +76,12 @@ WRAP(uint64_t, fr_ingest_dead_acknowledged, struct fr_ingest *ingest)
 {
     (void)ingest;
     return w->letters;
+}
+
+WRAP(void, fr_ingest_release_letters, struct fr_ingest *ingest)
+{
+    (void)ingest;
+    w->letters_released++;
 }
 
 WRAP(void, fr_ingest_commit, struct fr_ingest *ingest, const struct fr_positions *positions)

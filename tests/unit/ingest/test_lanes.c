@@ -1,7 +1,7 @@
 /* Lanes of batches. In lockstep the piece that a lane has of a batch is the same with and without
  * the other lanes, and after any kill; live only the order of samples changes. */
 #define FR_TEST_LOG_PARTITIONS 7
-#define FR_TEST_LOG_RECORDS 64
+#define FR_TEST_LOG_RECORDS 400
 #include "fixture.h"
 
 #include "base/hash.h"
@@ -70,7 +70,8 @@ static void append_text(struct fake_log *log, uint32_t partition, struct fr_buff
     p->available = p->n;
 }
 
-/* A record of any form. No two malformed ones follow each other, so each round has a good one. */
+/* A record of any form. No two malformed ones follow each other, so each round of a batch of one
+ * lane has a good one, also after a kill. */
 static void append_any(struct fake_log *log, uint32_t partition, uint64_t *d)
 {
     struct fr_buffer text = {0};
@@ -114,6 +115,22 @@ static void fill_with_any(struct fake_log *log)
             append_any(log, p, &d);
 }
 
+/* Each partition but the last begins with malformed records, and has more of them later. */
+static void fill_with_malformed(struct fake_log *log)
+{
+    uint64_t d = 77 + log->n_partitions;
+    for (uint32_t p = 0; p < log->n_partitions; p++) {
+        for (uint32_t i = 0, n = p + 1 < log->n_partitions ? 3 + 4 * p : 0; i < n; i++)
+            append(log, p, -1);
+        for (uint32_t i = 0; i < 8; i++) {
+            append_any(log, p, &d);
+            for (uint32_t k = dice(&d, 5); k > 0; k--)
+                append(log, p, -1);
+        }
+        append(log, p, 2);
+    }
+}
+
 /* Records at each limit of a batch that is divided by three or by twelve: samples, ids, bytes. */
 static void fill_with_huge(struct fake_log *log)
 {
@@ -150,6 +167,7 @@ struct reader {
 static struct service *service_of(const struct reader *reader)
 {
     struct service *s = service_new(reader->options, reader->n_partitions);
+    s->dead.forget = true;
     s->conf->domains = reader->n_lanes;
     s->lane_first = reader->lane_first;
     s->lane_end = reader->lane_end;
@@ -313,6 +331,20 @@ FR_CASE(a_lane_gives_the_same_young_batches_with_and_without_the_others)
         fill_with_any, 2);
 }
 
+FR_CASE(a_lane_of_malformed_records_gives_the_same_with_and_without_the_others)
+{
+    static const char *const options[] = {
+        ", batch_size: 32, lockstep: {records: 3, epoch_batches: 4}",
+        ", batch_size: 64, batch_warmup: {first: 6, growth: 4}, lockstep: {records: 4, epoch_batches: 4}"};
+    for (size_t i = 0; i < FR_ARRAY_LEN(options); i++)
+        for (uint32_t n_lanes = 2; n_lanes <= LANES_MAX; n_lanes += 5)
+            expect_pieces_of_each_lane_alone((struct reader){.options = options[i],
+                                                             .fill = fill_with_malformed,
+                                                             .n_partitions = 7,
+                                                             .n_lanes = n_lanes,
+                                                             .kill_every = 2});
+}
+
 FR_CASE(a_lane_is_cut_at_its_share_of_each_limit)
 {
     static const char options[] = ", record_max: 16MiB, lockstep: {records: 4, epoch_batches: 4}";
@@ -403,17 +435,37 @@ FR_CASE(each_lane_has_its_share_of_a_round_s_samples)
     assert_int_equal(s->n_batches, 3);
 }
 
-/* Until a record of any lane is good, all lanes give one more round to the same batch. */
-FR_CASE(a_batch_of_lanes_waits_for_a_first_good_record)
+/* Whether a record of another lane was good is not known. */
+FR_CASE(a_batch_of_lanes_does_not_wait_for_a_first_good_record)
 {
     struct service *s = service_of_lanes(", lockstep: {records: 1, epoch_batches: 4}", 2, 2);
-    append(&s->log, 0, -1);
-    append(&s->log, 0, 1);
     for (int i = 0; i < 3; i++)
-        append(&s->log, 1, i < 2 ? -1 : 1);
+        append(&s->log, 0, i < 2 ? -1 : 1);
+    append(&s->log, 1, -1);
+    append(&s->log, 1, 1);
     service_serve(s);
-    assert_string_equal(written(s), "batch 1: 0; 0@2.0 1@2.0\nbatch 1: 1; 1@3.0\nbatch 0 end:;\n");
+    assert_string_equal(written(s), "batch 0:; 0@1.0 1@1.0\nbatch 1: 1; 0@2.0 1@2.0\nbatch 1: 0; 0@3.0\n"
+                                    "batch 0 end:;\n");
     assert_int_equal(s->dead.n, 3);
+    assert_false(s->dead.withheld);
+}
+
+/* Their letters wait, although batches have their positions, unless an epoch needs them. */
+FR_CASE(refused_records_in_a_row_end_the_run_of_lanes)
+{
+    struct service *s = service_of_lanes(", lockstep: {records: 8, epoch_batches: 4}", 3, 2);
+    s->dead.forget = true;
+    for (uint32_t i = 0; i < 1002; i++)
+        append(&s->log, i % 3, -1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    enum fr_status status = FR_OK;
+    for (uint32_t i = 0; i < 4000 && status >= 0 && status != FR_EOF; i++)
+        status = service_step(s, RING);
+    assert_int_equal(status, FR_E_INVALID);
+    assert_non_null(strstr(s->err.text, "all 1000 records since the start are malformed"));
+    assert_true(s->n_batches > 0 && s->dead.withheld && s->dead.made <= 1000);
+    fr_ingest_release_letters(s->ingest);
+    assert_false(s->dead.withheld);
 }
 
 /* Two records of a lane exceed a twelfth of the limit, one does not. */
@@ -464,6 +516,7 @@ FR_CASE(live_only_the_order_of_samples_changes)
     fr_buffer_release(&one);
 }
 
+/* The batch of all processes has six samples, so a reader of half of the lanes gives three. */
 FR_CASE(live_streams_of_other_lanes_are_not_read)
 {
     struct service *s = service_of_lanes(", batch_size: 6", 4, 4);
@@ -473,7 +526,7 @@ FR_CASE(live_streams_of_other_lanes_are_not_read)
         append(&s->log, i % 4, 1);
     assert_int_equal(service_start(s, true), FR_OK);
     service_run(s);
-    assert_string_equal(written(s), "batch 6: 1 5 9 2 6 10; 1@3.0 2@3.0\nbatch 0 end:;\n");
+    assert_string_equal(written(s), "batch 3: 1 5 2; 1@2.0 2@1.0\nbatch 3: 9 6 10; 2@3.0 1@3.0\nbatch 0 end:;\n");
     assert_true(s->log.partitions[0].begun < 0 && s->log.partitions[3].begun < 0);
     assert_string_equal(s->ends, "partitions 2\nsamples 1 3\nsamples 2 3\n");
 }
@@ -488,7 +541,9 @@ int main(void)
         SERVICE_CASE(a_round_is_made_lane_by_lane),
         SERVICE_CASE(a_young_lane_grows_with_its_own_samples),
         SERVICE_CASE(each_lane_has_its_share_of_a_round_s_samples),
-        SERVICE_CASE(a_batch_of_lanes_waits_for_a_first_good_record),
+        SERVICE_CASE(a_batch_of_lanes_does_not_wait_for_a_first_good_record),
+        SERVICE_CASE(refused_records_in_a_row_end_the_run_of_lanes),
+        SERVICE_CASE(a_lane_of_malformed_records_gives_the_same_with_and_without_the_others),
         SERVICE_CASE(each_lane_has_its_share_of_ids_and_bytes),
         SERVICE_CASE(live_only_the_order_of_samples_changes),
         SERVICE_CASE(live_streams_of_other_lanes_are_not_read),
