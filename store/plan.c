@@ -331,6 +331,56 @@ static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int
     store->plans++;
 }
 
+/* No key has an entry, so no row is published. */
+static void list_place(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct fr_plan *plan = context;
+    uint32_t t = (uint32_t)(index / plan->n_places), p = (uint32_t)(index % plan->n_places);
+    const struct plan_place *place = &plan->tables[t].places[p];
+    struct plan_key *keys = plan->tables[t].keys + place->begin;
+    for (uint32_t u = 0; u < place->n_unique; u++)
+        keys[u].number = FR_NO_ENTRY;
+    if (place->n_unique > 0)
+        publish_place(plan, t, p);
+}
+
+void fr_plan_list(struct fr_plan *plan, struct fr_rows *rows)
+{
+    plan->rows = rows;
+    fr_plan_reserve_rows(plan);
+    place_uniques(plan);
+    fr_pool_run(plan->store->pool, (size_t)plan->store->n_configured * plan->n_places, list_place, plan);
+    fr_pool_run(plan->store->pool, plan->n_units, number_unit, plan);
+    plan->batch = NULL;
+    plan->rows = NULL;
+}
+
+static void resolve_only(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct fr_plan *plan = context;
+    uint32_t t = (uint32_t)(index / plan->n_places), p = (uint32_t)(index % plan->n_places);
+    struct plan_place *place = &plan->tables[t].places[p];
+    struct made_rows made = {.store = plan->store, .table = fr_plan_subtable(plan, t, p)};
+    place->sketched.n = 0;
+    if (place->n_unique == 0)
+        return;
+    resolve_place(plan, t, p);
+    const struct plan_key *keys = plan->tables[t].keys + place->begin;
+    const struct fr_entries *entries = &fr_plan_shard(plan, t, p)->entries;
+    for (uint32_t u = 0; u < place->n_unique; u++)
+        if (!(keys[u].number & FR_LIGHT) && keys[u].made)
+            add_made(&made, fr_order_key(&plan->store->order, keys[u].hash), fr_entries_row(entries, keys[u].number));
+    give_first_values(&made);
+}
+
+void fr_plan_resolve(struct fr_plan *plan)
+{
+    fr_pool_run(plan->store->pool, (size_t)plan->store->n_configured * plan->n_places, resolve_only, plan);
+    plan->store->plans++;
+}
+
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
 {
     if (store->looked == batch)

@@ -143,6 +143,10 @@ struct fr_plan {
 /* look.c: finds the batch's keys and, if `ahead`, reads their cold images. */
 void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead, bool alone);
 
+/* plan.c: fills the keys and lists of `rows`, without rows, after a look. */
+void fr_plan_list(struct fr_plan *plan, struct fr_rows *rows);
+/* plan.c: resolves the keys of all places, and gives the rows that are made their first values. */
+void fr_plan_resolve(struct fr_plan *plan);
 /* Make room for the n_occurrences of table t; in plan->rows, for those of all tables. */
 void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t);
 void fr_plan_reserve_rows(struct fr_plan *plan);

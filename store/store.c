@@ -160,6 +160,9 @@ void fr_store_free(struct fr_store *store)
         return;
     fr_plan_free(store->plan);
     fr_plan_free(store->ahead);
+    fr_plan_free(store->gathered);
+    free(store->sent);
+    fr_store_free_home(store);
     pthread_mutex_destroy(&store->lock);
     pthread_mutex_destroy(&store->scan_lock);
     fr_cut_free(store->cut);
