@@ -108,6 +108,14 @@ FR_IN_LINE void join_plain(struct fr_lane_tree *tree, uint32_t next, uint32_t di
         add_gradients(sums[at - 1], sums[at], dim);
 }
 
+/* Gives the tree the sum of a span of lanes. */
+FR_IN_LINE void push_plain(struct fr_lane_tree *tree, uint32_t lane, uint32_t dim, const float *sum,
+                           float (*sums)[PLAIN_DIM_MAX])
+{
+    join_plain(tree, lane, dim, sums);
+    memcpy(sums[fr_lane_tree_push(tree, lane)], sum, dim * sizeof(*sum));
+}
+
 FR_IN_LINE void sum_plain_lanes(const struct fr_row_update *u, struct range all, const float *v, uint32_t dim,
                                 bool paired, float *sum)
 {
@@ -138,14 +146,19 @@ static void sum_lanes_of_any(const struct fr_row_update *u, struct range range, 
         sum_plain_lanes(u, range, v, 1, false, sum);
 }
 
-FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32_t dim, bool paired, float *sum)
+FR_IN_LINE void sum_plain_range(const struct fr_row_update *u, uint32_t unique, struct range range, uint32_t dim,
+                                bool paired, float *sum)
 {
-    struct range range = {u->occ_begin[unique], u->occ_begin[unique + 1]};
     const float *v = paired ? served_row(u, unique, 0) : NULL;
     if (in_lanes(u, range))
         sum_lanes_of_any(u, range, v, dim, sum);
     else
         sum_plain_blocks(u, range, v, dim, paired, sum);
+}
+
+FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32_t dim, bool paired, float *sum)
+{
+    sum_plain_range(u, unique, (struct range){u->occ_begin[unique], u->occ_begin[unique + 1]}, dim, paired, sum);
 }
 
 /* Prefetches a row of this many floats, unless it is NULL. */
@@ -283,10 +296,10 @@ struct weights {
     float w[ROWS], z[ROWS], squares[ROWS], g[ROWS];
 };
 
-static bool has_weights(const struct fr_row_update *u)
+static bool has_weights(const struct fr_row_part *parts, uint32_t n_parts)
 {
-    const struct fr_optimizer *o = &u->parts[0].optimizer;
-    return u->n_parts == 1 && u->parts[0].dim == 1 && o->kind == FR_OPT_FTRL && !fr_shapes_gradient(o);
+    const struct fr_optimizer *o = &parts[0].optimizer;
+    return n_parts == 1 && parts[0].dim == 1 && o->kind == FR_OPT_FTRL && !fr_shapes_gradient(o);
 }
 
 FR_IN_LINE void step_weights(const struct fr_row_part *part, struct weights *weights)
@@ -351,12 +364,161 @@ bool fr_cpu_update_plain(const struct fr_row_update *u)
 {
     bool plain = is_plain(u), paired = plain && u->sources[0].pairs.values;
     uint32_t dim = u->n_parts == 1 ? u->parts[0].dim : 0;
-    if (has_weights(u))
+    if (has_weights(u->parts, u->n_parts))
         (plain && !paired ? update_plain_weights : update_weights)(u);
     else if (dim == 8)
         (paired ? update_paired_8 : plain ? update_plain_8 : update_any_8)(u);
     else if (dim == 16)
         (paired ? update_paired_16 : plain ? update_plain_16 : update_any_16)(u);
+    else
+        return false;
+    return true;
+}
+
+/* ---- over ranks ---- */
+
+/* Sums of rows that are plain. */
+FR_IN_LINE size_t sum_spans(const struct fr_row_spans *c, uint32_t dim, bool paired)
+{
+    const struct fr_row_update *u = &c->update;
+    float *to = c->sums;
+    for (uint32_t unique = u->begin; unique < u->end; unique++) {
+        uint32_t k = unique - u->begin, end = u->occ_begin[unique + 1];
+        struct range range = {0, u->occ_begin[unique]};
+        c->counts[k] = u->rows[unique] ? end - range.end : 0;
+        for (uint32_t s = 0; s < c->n_spans; s++) {
+            range = span_at(u, range.end, end, c->spans[s]);
+            bool reached = u->rows[unique] && range.begin < range.end;
+            c->reached[k * c->n_spans + s] = reached;
+            if (!reached)
+                continue;
+            float sum[PLAIN_DIM_MAX];
+            sum_plain_range(u, unique, range, dim, paired, sum);
+            memcpy(to, sum, dim * sizeof(*to));
+            to += dim;
+        }
+        FR_CHECK(range.end == end);
+    }
+    return (size_t)(to - c->sums);
+}
+
+#define SUM_SPANS(name, dim, paired)                                                                                   \
+    FR_CLONES                                                                                                          \
+    static size_t name(const struct fr_row_spans *c)                                                                   \
+    {                                                                                                                  \
+        return sum_spans(c, dim, paired);                                                                              \
+    }
+SUM_SPANS(sum_spans_1, 1, false)
+SUM_SPANS(sum_spans_8, 8, false)
+SUM_SPANS(sum_spans_paired_8, 8, true)
+SUM_SPANS(sum_spans_16, 16, false)
+SUM_SPANS(sum_spans_paired_16, 16, true)
+
+bool fr_cpu_sum_plain_spans(const struct fr_row_spans *c, size_t *floats)
+{
+    if (!is_plain(&c->update))
+        return false;
+    uint32_t dim = c->update.parts[0].dim;
+    bool paired = c->update.sources[0].pairs.values;
+    if (dim == 8)
+        *floats = (paired ? sum_spans_paired_8 : sum_spans_8)(c);
+    else if (dim == 16)
+        *floats = (paired ? sum_spans_paired_16 : sum_spans_16)(c);
+    else if (dim == 1 && !paired)
+        *floats = sum_spans_1(c);
+    else
+        return false;
+    return true;
+}
+
+/* Joins the sums that all ranks sent of a row; returns the number of samples, 0 if there is no
+ * sum. A single sum, as most rows have, is copied once. */
+FR_IN_LINE uint32_t join_row(const struct fr_row_join *c, uint32_t index, uint32_t dim, float *out)
+{
+    struct fr_lane_tree tree = {0};
+    float sums[FR_LANE_TREE_DEPTH][PLAIN_DIM_MAX];
+    const float *first = NULL;
+    uint32_t count = 0, first_lane = 0;
+    for (uint32_t i = c->places_begin[index]; i < c->places_begin[index + 1]; i++) {
+        const struct fr_row_sent *sent = &c->sent[c->places[i].rank];
+        size_t key = c->places[i].key;
+        const float *sum = sent->sums + sent->begin[key];
+        count += sent->counts[key];
+        for (uint32_t s = 0; s < sent->n_spans; s++) {
+            if (!sent->reached[key * sent->n_spans + s])
+                continue;
+            if (!first) {
+                first = sum;
+                first_lane = sent->lanes[s];
+            } else {
+                if (tree.depth == 0)
+                    push_plain(&tree, first_lane, dim, first, sums);
+                push_plain(&tree, sent->lanes[s], dim, sum, sums);
+            }
+            sum += dim;
+        }
+    }
+    join_plain(&tree, FR_LANES_MAX, dim, sums);
+    if (first)
+        memcpy(out, tree.depth > 0 ? sums[0] : first, dim * sizeof(*out));
+    return count;
+}
+
+FR_IN_LINE void join_spans(const struct fr_row_join *c, uint32_t dim)
+{
+    const struct fr_row_part *part = &c->parts[0];
+    struct block block = {.n = 0};
+    uint32_t floats = floats_of(part);
+    for (uint32_t i = c->begin; i < c->end; i++) {
+        if (c->end - i > PREFETCH_ROWS)
+            prefetch_row(c->rows[i + PREFETCH_ROWS], floats);
+        uint32_t count = c->rows[i] ? join_row(c, i, dim, block.sums[block.n]) : 0;
+        if (count == 0)
+            continue;
+        block.count[block.n] = count;
+        block.row[block.n++] = c->rows[i];
+        if (block.n == ROWS)
+            step_block(part, &block, dim);
+    }
+    step_block(part, &block, dim);
+}
+
+FR_CLONES
+static void join_spans_8(const struct fr_row_join *c)
+{
+    join_spans(c, 8);
+}
+
+FR_CLONES
+static void join_spans_16(const struct fr_row_join *c)
+{
+    join_spans(c, 16);
+}
+
+FR_CLONES
+static void join_weights(const struct fr_row_join *c)
+{
+    struct weights weights = {0};
+    uint32_t floats = floats_of(&c->parts[0]);
+    for (uint32_t i = c->begin; i < c->end; i++) {
+        if (c->end - i > PREFETCH_ROWS)
+            prefetch_row(c->rows[i + PREFETCH_ROWS], floats);
+        float sum = 0.0f;
+        if (c->rows[i] && join_row(c, i, 1, &sum) > 0)
+            put_weight(&c->parts[0], c->rows[i], sum, &weights);
+    }
+    step_weights(&c->parts[0], &weights);
+}
+
+bool fr_cpu_join_plain_spans(const struct fr_row_join *c)
+{
+    uint32_t dim = c->n_parts == 1 ? c->parts[0].dim : 0;
+    if (has_weights(c->parts, c->n_parts))
+        join_weights(c);
+    else if (dim == 8)
+        join_spans_8(c);
+    else if (dim == 16)
+        join_spans_16(c);
     else
         return false;
     return true;

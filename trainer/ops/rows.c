@@ -22,12 +22,6 @@ enum {
     SINGLE_DIM_MAX = 16,  /* longest rows whose loops have a fixed length */
 };
 
-static inline void prefetch_floats(const float *at, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i += FLOATS_PER_LINE)
-        __builtin_prefetch(at + i, 1);
-}
-
 /* Returns the row of id p, or NULL; prefetches the id PREFETCH_IDS later, if it is before
  * `last`. */
 static inline const float *row_of(float *const *rows, const uint32_t *unique_of, uint32_t p, uint32_t last,
@@ -170,18 +164,6 @@ void fr_cpu_gather_steps(const struct fr_gather_steps *g)
     }
 }
 
-static inline void prefetch_unique(const struct fr_row_update *u, uint32_t unique)
-{
-    const float *row = u->rows[unique];
-    if (!row)
-        return;
-    for (uint32_t p = 0; p < u->n_parts; p++) {
-        const struct fr_row_part *part = &u->parts[p];
-        prefetch_floats(row + part->value_offset, part->dim);
-        prefetch_floats(row + part->state_offset, fr_row_state_floats(part->optimizer.kind, part->dim));
-    }
-}
-
 FR_CLONES
 static void update_parts(const struct fr_row_update *u)
 {
@@ -189,7 +171,7 @@ static void update_parts(const struct fr_row_update *u)
     lay_out_scratch(u, &sum);
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (u->end - unique > PREFETCH_ROWS)
-            prefetch_unique(u, unique + PREFETCH_ROWS);
+            prefetch_parts(u->rows[unique + PREFETCH_ROWS], u->parts, u->n_parts);
         float *row = u->rows[unique];
         if (!row)
             continue;
@@ -217,13 +199,8 @@ uint32_t fr_cpu_check_rows(const struct fr_row_update *u)
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (!u->rows[unique])
             continue;
-        uint32_t reached = row_gradient(u, unique, 0, &sum);
-        for (uint32_t p = 0; p < u->n_parts; p++) {
-            if (!(reached >> p & 1))
-                continue;
-            uint32_t bits = fr_cpu_max_bits(1, u->parts[p].dim, (struct fr_view){sum.parts[p], u->parts[p].dim});
-            largest = bits > largest ? bits : largest;
-        }
+        uint32_t bits = largest_bits(u->parts, u->n_parts, row_gradient(u, unique, 0, &sum), &sum);
+        largest = bits > largest ? bits : largest;
     }
     return largest;
 }

@@ -18,6 +18,12 @@ enum {
     FLOATS_PER_LINE = 16,
 };
 
+static inline void prefetch_floats(const float *at, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += FLOATS_PER_LINE)
+        __builtin_prefetch(at + i, 1);
+}
+
 /* `known`: the length of all parts if the compiler knows it, otherwise 0. */
 FR_IN_LINE uint32_t dim_of(const struct fr_row_update *u, uint32_t part, uint32_t known)
 {
@@ -168,60 +174,119 @@ FR_IN_LINE float *waiting_sum(const struct row_sum *row, uint32_t p, uint32_t pl
     return place == 0 ? row->parts[p] : row->lane[p] + place * row->stride;
 }
 
-/* The gradient of a key in several lanes. A part has a tree of its own, because a lane may reach
- * some parts only. */
+/* Joins what waits for part p before the sum of lane `next`; FR_LANES_MAX: no lane follows. */
+FR_IN_LINE void join_waiting(const struct row_sum *row, uint32_t p, uint32_t dim, struct fr_lane_tree *tree,
+                             uint32_t next)
+{
+    for (uint32_t at; (at = fr_lane_tree_join(tree, next)) > 0;)
+        add_gradient(waiting_sum(row, p, at - 1), waiting_sum(row, p, at), dim, 1.0f, true);
+}
+
+/* Gives the tree of part p its sum over a lane, or over a span of lanes. */
+FR_IN_LINE void push_waiting(const struct row_sum *row, uint32_t p, uint32_t dim, struct fr_lane_tree *tree,
+                             uint32_t lane, const float *sum)
+{
+    join_waiting(row, p, dim, tree, lane);
+    memcpy(waiting_sum(row, p, fr_lane_tree_push(tree, lane)), sum, dim * sizeof(float));
+}
+
+/* The gradient over occurrences in several lanes. A part has a tree of its own, because a lane may
+ * reach some parts only. */
 FR_CLONES
-static uint32_t sum_lanes(const struct fr_row_update *u, uint32_t unique, struct row_sum *row)
+static uint32_t sum_lanes(const struct fr_row_update *u, uint32_t unique, struct range all, struct row_sum *row)
 {
     struct fr_lane_tree trees[FR_ROW_PARTS_MAX] = {{0}};
-    uint32_t reached = 0, end = u->occ_begin[unique + 1];
-    for (struct range range = {0, u->occ_begin[unique]}; range.end < end;) {
-        range = lane_at(u, range.end, end);
-        uint32_t lane = u->occ_lane[range.begin], parts = sum_blocks(u, unique, range, 0, row, row->lane);
-        for (uint32_t p = 0; p < u->n_parts; p++) {
-            if (!(parts >> p & 1))
-                continue;
-            for (uint32_t at; (at = fr_lane_tree_join(&trees[p], lane)) > 0;)
-                add_gradient(waiting_sum(row, p, at - 1), waiting_sum(row, p, at), u->parts[p].dim, 1.0f, true);
-            memcpy(waiting_sum(row, p, fr_lane_tree_push(&trees[p], lane)), row->lane[p],
-                   u->parts[p].dim * sizeof(float));
-        }
+    uint32_t reached = 0;
+    for (struct range range = {0, all.begin}; range.end < all.end;) {
+        range = lane_at(u, range.end, all.end);
+        uint32_t parts = sum_blocks(u, unique, range, 0, row, row->lane);
+        for (uint32_t p = 0; p < u->n_parts; p++)
+            if (parts >> p & 1)
+                push_waiting(row, p, u->parts[p].dim, &trees[p], u->occ_lane[range.begin], row->lane[p]);
         reached |= parts;
     }
     for (uint32_t p = 0; p < u->n_parts; p++)
-        for (uint32_t at; (at = fr_lane_tree_join(&trees[p], FR_LANES_MAX)) > 0;)
-            add_gradient(waiting_sum(row, p, at - 1), waiting_sum(row, p, at), u->parts[p].dim, 1.0f, true);
+        join_waiting(row, p, u->parts[p].dim, &trees[p], FR_LANES_MAX);
     return reached;
 }
 
-/* Writes the gradients of all parts of one unique key to row->parts. Returns the parts that are
- * reached, whose counts are set. */
+/* Writes the gradients of all parts over these occurrences of a unique key to row->parts, and adds
+ * to row->counts. Returns the parts that are reached. */
+FR_IN_LINE uint32_t range_gradient(const struct fr_row_update *u, uint32_t unique, struct range range, uint32_t known,
+                                   struct row_sum *row)
+{
+    return in_lanes(u, range) ? sum_lanes(u, unique, range, row) : sum_blocks(u, unique, range, known, row, row->parts);
+}
+
+/* The same over all occurrences, whose counts are set. */
 FR_IN_LINE uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t known, struct row_sum *row)
 {
     struct range range = {u->occ_begin[unique], u->occ_begin[unique + 1]};
     memset(row->counts, 0, u->n_parts * sizeof(*row->counts));
-    return in_lanes(u, range) ? sum_lanes(u, unique, row) : sum_blocks(u, unique, range, known, row, row->parts);
+    return range_gradient(u, unique, range, known, row);
 }
 
-static void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
+/* Returns the occurrences from `begin` on that are in the lanes of a span. */
+FR_IN_LINE struct range span_at(const struct fr_row_update *u, uint32_t begin, uint32_t end, struct fr_lane_span span)
 {
-    FR_CHECK(u->n_parts > 0 && u->n_parts <= FR_ROW_PARTS_MAX);
+    struct range range = {begin, end};
+    if (u->occ_lane && u->occ_lane[end - 1] >= span.end)
+        for (range.end = begin; u->occ_lane[range.end] < span.end;)
+            range.end++;
+    return range;
+}
+
+static void lay_out_parts(const struct fr_row_part *parts, uint32_t n_parts, bool lanes, float *scratch,
+                          struct row_sum *row)
+{
+    FR_CHECK(n_parts > 0 && n_parts <= FR_ROW_PARTS_MAX);
     memset(row, 0, sizeof(*row));
-    float *at = u->scratch;
-    for (uint32_t p = 0; p < u->n_parts; p++) {
-        uint32_t room = (u->parts[p].dim + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE;
+    float *at = scratch;
+    for (uint32_t p = 0; p < n_parts; p++) {
+        uint32_t room = (parts[p].dim + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE;
         row->parts[p] = at;
         row->block[p] = at + room;
         at += FR_ROW_SCRATCH * (size_t)room;
         row->stride += room;
     }
-    for (uint32_t p = 0; p < u->n_parts && u->occ_lane; p++) {
+    for (uint32_t p = 0; p < n_parts && lanes; p++) {
         row->lane[p] = at;
         at += row->block[p] - row->parts[p];
     }
 }
 
-/* plain.c: updates the rows if they have one part of a usual length; false: they have not. */
+static inline void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
+{
+    lay_out_parts(u->parts, u->n_parts, u->occ_lane != NULL, u->scratch, row);
+}
+
+/* Prefetches a row, unless it is NULL. */
+static inline void prefetch_parts(const float *row, const struct fr_row_part *parts, uint32_t n_parts)
+{
+    for (uint32_t p = 0; p < n_parts && row; p++) {
+        prefetch_floats(row + parts[p].value_offset, parts[p].dim);
+        prefetch_floats(row + parts[p].state_offset, fr_row_state_floats(parts[p].optimizer.kind, parts[p].dim));
+    }
+}
+
+/* Returns the max_bits of the gradients of the parts that are reached. */
+static inline uint32_t largest_bits(const struct fr_row_part *parts, uint32_t n_parts, uint32_t reached,
+                                    const struct row_sum *row)
+{
+    uint32_t largest = 0;
+    for (uint32_t p = 0; p < n_parts; p++) {
+        if (!(reached >> p & 1))
+            continue;
+        uint32_t bits = fr_cpu_max_bits(1, parts[p].dim, (struct fr_view){row->parts[p], parts[p].dim});
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
+/* plain.c: update_rows, sum_spans and join_spans of rows that have one part of a usual length;
+ * false: they have not. */
 bool fr_cpu_update_plain(const struct fr_row_update *u);
+bool fr_cpu_sum_plain_spans(const struct fr_row_spans *c, size_t *floats);
+bool fr_cpu_join_plain_spans(const struct fr_row_join *c);
 
 #endif

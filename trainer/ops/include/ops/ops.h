@@ -166,6 +166,51 @@ FR_HD struct fr_occurrence fr_occurrence_at(const struct fr_row_update *u, uint3
     return at;
 }
 
+/* The gradients of rows from one of several ranks, which has some of the lanes: for each key and
+ * each span of its lanes (lane_tree.h) the sums of the parts that a trained occurrence of the span
+ * reaches. */
+struct fr_row_spans {
+    struct fr_row_update update; /* of rows only which are NULL matters, of parts the lengths */
+    uint32_t n_spans;
+    const struct fr_lane_span *spans; /* ascending; together they have all lanes of the update */
+    /* Out, for key begin + k: */
+    uint16_t *reached; /* [keys, n_spans] bit p: the span reaches part p; 0 without a row */
+    uint32_t *counts;  /* [keys, n_parts] samples that are trained with the part, of all spans */
+    /* key by key, span by span, part by part without gaps: the sums of the parts that are reached;
+     * room for all parts in each span that has an occurrence */
+    float *sums;
+};
+
+/* The same from one rank as the home of the rows got it. */
+struct fr_row_sent {
+    uint32_t n_spans;
+    const uint32_t *lanes; /* [n_spans] a lane of each span: ascending, also from rank to rank */
+    const uint16_t *reached;
+    const uint32_t *counts;
+    const float *sums;
+    const size_t *begin; /* [keys] the first of the key's sums */
+};
+
+/* Where a key is in what the ranks sent. */
+struct fr_row_place {
+    uint32_t rank, key;
+};
+
+/* Rows of which all ranks sent sums. */
+struct fr_row_join {
+    const struct fr_row_sent *sent; /* [ranks] */
+    float *const *rows;             /* NULL: no row, and no sums */
+    /* the places of row i are places[places_begin[i]] .. places[places_begin[i + 1]], in the order
+     * of ranks */
+    const uint32_t *places_begin;
+    const struct fr_row_place *places;
+    const struct fr_row_part *parts;
+    uint32_t n_parts;
+    uint32_t begin, end; /* rows of this block */
+    float *scratch;      /* as of fr_row_update with occ_lane */
+    bool checks;         /* computes the gradients only */
+};
+
 /* The gradients of a row's occurrences are summed in blocks of this size, one occurrence after the
  * other, and then the blocks are summed in order. Every backend has this one fixed tree, whose
  * chains are short. With several lanes each lane's occurrences are summed so, and lanes are joined
@@ -352,8 +397,14 @@ struct fr_dense_update {
     /* FR_MOMENT_FLUSH become 0. NMSE(1e-10). */                                                                       \
     X(void, update_dense, (const struct fr_dense_update *update))
 
-/* Those that not every table has (NULL), because others give the same. */
+/* Those that only the processor's tables have (otherwise NULL). */
 #define FR_OPS_SPARED(X)                                                                                               \
+    /* The two halves of update_rows over ranks, the same bits. At the source: the sums over spans of */               \
+    /* lanes; returns their floats. */                                                                                 \
+    X(size_t, sum_spans, (const struct fr_row_spans *call))                                                            \
+    /* At the home: the sums of all ranks, joined by lane_tree.h, then each part's optimizer. With */                  \
+    /* `checks` nothing is changed, and the result is the gradients' max_bits; otherwise 0. */                         \
+    X(uint32_t, join_spans, (const struct fr_row_join *call))                                                          \
     /* sum = gather of each slot, added in order; pairs = bi_interaction of them: the same bits. */                    \
     /* Returns max_bits of what was read. */                                                                           \
     X(uint32_t, sum_rows, (const struct fr_row_sums *call))
