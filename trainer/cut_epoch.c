@@ -327,7 +327,7 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last)
     stage->publishable = trainer->history.publishable;
     stage->cut_mono_ns = begin_ns;
     stage->last = last;
-    fr_store_cut(trainer->store, stage);
+    trainer->provider->cut(trainer, stage);
     announce(trainer, stage, with_model, with_dense);
     stage_dense(trainer, stage, with_dense, with_model);
     cuts->other_model = false;

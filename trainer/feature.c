@@ -37,6 +37,8 @@ enum fr_status fr_trainer_feature(struct fr_trainer *trainer, const struct fr_fe
                                   uint64_t wait_ns, struct fr_feature *out, struct fr_err *err)
 {
     struct fr_questions *questions = &trainer->questions;
+    if (trainer->ranks.n > 1)
+        return fr_err_set(err, FR_E_UNSUPPORTED, "a job of several ranks does not answer questions about one id");
     struct timespec deadline = fr_clock_deadline(wait_ns);
     enum fr_status status = FR_AGAIN;
     pthread_mutex_lock(&questions->lock);

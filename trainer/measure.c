@@ -4,7 +4,9 @@
  * metrics/task.h has the format of the sections "metrics" and "metrics/<task>"; a task's section is
  * staged only when it changed. A section of another version is FR_E_MISMATCH, one that does not
  * parse FR_E_CORRUPT. Freshness is measured for this run only and is never part of a state. A
- * refused batch is not measured. Owner thread only; the status gets a copy. */
+ * refused batch is not measured. On several ranks each measures the samples of all of them, except
+ * for freshness, so metrics are equal everywhere. Owner thread only; the status gets a copy. */
+#include "rank_samples.h"
 #include "trainer_private.h"
 
 #include <stdio.h>
@@ -35,6 +37,7 @@ void fr_trainer_measure_init(struct fr_trainer *trainer)
 
 void fr_trainer_measure_release(struct fr_trainer *trainer)
 {
+    fr_rank_samples_free(trainer->ranks.samples);
     for (size_t i = 0; i < FR_ARRAY_LEN(trainer->measuring.tasks); i++)
         fr_task_metrics_free(trainer->measuring.tasks[i]);
 }
@@ -60,27 +63,64 @@ static void measure_freshness(struct fr_freshness *freshness, const struct fr_ba
         fr_freshness_lag(freshness, batch->kafka_t_max_ms, wall_ms);
 }
 
-void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch)
+/* The samples of this rank's batch, for a task. */
+static struct fr_task_samples samples_of(const struct fr_trainer *trainer, const struct fr_batch *batch, uint32_t task)
 {
     const struct fr_conf *conf = trainer->conf;
     const struct fr_column *group =
         conf->metrics.gauc_by != FR_NO_INDEX ? &batch->columns[conf->metrics.gauc_by] : NULL;
+    size_t label = (size_t)conf->tasks[task].label * batch->capacity_samples;
+    return (struct fr_task_samples){
+        .count = batch->n_samples,
+        .scores = fr_graph_logits(trainer->graph, task),
+        .labels = batch->labels + label,
+        .weights = batch->weights + label,
+        .keep = batch->keep,
+        .use = batch->use,
+        .served = batch->served ? batch->served + (size_t)task * batch->capacity_samples : NULL,
+        .t_ms = batch->t_ms,
+        .entry_of = group && group->shared ? batch->group_of : NULL,
+        .group_begin = group ? group->begin : NULL,
+        .group_keys = group ? group->keys : NULL,
+    };
+}
+
+/* Exchanges what metrics need of the samples. */
+static enum fr_status gather_samples(struct fr_trainer *trainer, const struct fr_batch *batch, struct fr_err *err)
+{
+    struct fr_ranks *ranks = &trainer->ranks;
+    struct fr_bytes parts[FR_RANKS_MAX];
+    const float *scores[FR_TASKS_MAX];
+    if (!ranks->samples)
+        ranks->samples = fr_rank_samples_new(trainer->conf);
+    for (uint32_t t = 0; t < trainer->conf->n_tasks; t++)
+        scores[t] = fr_graph_logits(trainer->graph, t);
+    fr_buffer_clear(&ranks->sums);
+    fr_rank_samples_put(trainer->conf, batch, scores, &ranks->sums);
+    for (uint32_t r = 0; r < ranks->n; r++)
+        parts[r] = (struct fr_bytes){ranks->sums.data, ranks->sums.size};
+    enum fr_status status = fr_exchange_send(ranks->exchange, FR_CHANNEL_VALUES, parts, err);
+    if (status == FR_OK)
+        status = fr_exchange_receive(ranks->exchange, FR_CHANNEL_VALUES, parts, err);
+    fr_rank_samples_clear(ranks->samples);
+    for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++)
+        status = fr_rank_samples_take(ranks->samples, parts[r], r, err);
+    return status;
+}
+
+void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    const struct fr_conf *conf = trainer->conf;
+    struct fr_err err = {0};
+    bool several = trainer->ranks.n > 1;
+    if (several && fr_trainer_ranks_check(trainer, gather_samples(trainer, batch, &err), &err) != FR_OK)
+        return;
     for (uint32_t task = 0; task < conf->n_tasks; task++) {
-        size_t label = (size_t)conf->tasks[task].label * batch->capacity_samples;
-        struct fr_task_samples samples = {
-            .count = batch->n_samples,
-            .scores = fr_graph_logits(trainer->graph, task),
-            .labels = batch->labels + label,
-            .weights = batch->weights + label,
-            .keep = conf->ingest.sampling == FR_SAMPLING_NONE ? NULL : batch->keep,
-            .use = batch->use,
-            .served = batch->served ? batch->served + (size_t)task * batch->capacity_samples : NULL,
-            .t_ms = batch->t_ms,
-            .watermark_ms = trainer->history.watermark_ms,
-            .entry_of = group && group->shared ? batch->group_of : NULL,
-            .group_begin = group ? group->begin : NULL,
-            .group_keys = group ? group->keys : NULL,
-        };
+        struct fr_task_samples samples =
+            several ? fr_rank_samples_of(trainer->ranks.samples, task) : samples_of(trainer, batch, task);
+        samples.watermark_ms = trainer->history.watermark_ms;
+        if (conf->ingest.sampling == FR_SAMPLING_NONE)
+            samples.keep = NULL;
         fr_task_metrics_add(trainer->measuring.tasks[task], &samples);
     }
     if (trainer->options.freshness)

@@ -57,7 +57,8 @@ enum { IDLE_SLICE_NS = 250000000 };
 void fr_pipeline_release(struct fr_trainer *trainer)
 {
     struct fr_pipeline *pipeline = &trainer->pipeline;
-    fr_batch_free(pipeline->current);
+    if (pipeline->current != trainer->ranks.nothing)
+        fr_batch_free(pipeline->current);
     fr_batch_free(pipeline->next);
     fr_store_rows_free(pipeline->plan.rows);
     fr_store_rows_free(pipeline->early.rows);
@@ -84,42 +85,18 @@ uint64_t fr_pipeline_dirty_bytes(const struct fr_trainer *trainer)
 
 /* ---- watermark ---- */
 
-static int by_time(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Returns the lower median of the event times of samples that train; at least one does. The first
- * watermark of a history rises from the median, so that one host with a wrong clock, fast or slow,
- * does not decide it. */
-static int64_t median_time(const struct fr_batch *batch)
-{
-    int64_t *times = fr_alloc(batch->n_samples, sizeof(*times)); /* allocated once in a history */
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        if (batch->role[i] == FR_ROLE_TRAIN)
-            times[n++] = batch->t_ms[i];
-    qsort(times, n, sizeof(*times), by_time);
-    int64_t median = times[(n - 1) / 2];
-    free(times);
-    return median;
-}
-
 /* Begins a plan: its watermark is the largest event time of a sample that trains, in this batch or
  * earlier, but at most watermark_step_max above from_ms, the watermark before the batch, however
  * often parts of the batch are planned. */
-static void begin_plan(const struct fr_trainer *trainer, struct fr_plan *plan, int64_t from_ms)
+static void begin_plan(struct fr_trainer *trainer, struct fr_plan *plan, int64_t from_ms)
 {
-    const struct fr_batch *batch = plan->batch;
-    int64_t watermark_ms = trainer->history.watermark_ms, latest_ms = watermark_ms;
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        if (batch->role[i] == FR_ROLE_TRAIN && batch->t_ms[i] > latest_ms)
-            latest_ms = batch->t_ms[i];
+    int64_t watermark_ms = trainer->history.watermark_ms, latest_ms = plan->facts.latest_ms;
     int64_t step_ms = trainer->conf->ingest.watermark_step_max_ms;
     plan->watermark_held = false;
     if (step_ms > 0 && latest_ms > watermark_ms) {
-        from_ms = from_ms == INT64_MIN ? median_time(batch) : from_ms;
+        /* The first watermark of a history rises from the median of times, so that one host with a
+         * wrong clock, fast or slow, does not decide it. */
+        from_ms = from_ms == INT64_MIN ? fr_trainer_median_time(trainer, plan->batch) : from_ms;
         /* both times are above 0, so the difference does not overflow */
         if (latest_ms > from_ms && latest_ms - from_ms > step_ms) {
             latest_ms = from_ms + step_ms;
@@ -146,10 +123,8 @@ struct slices {
  * sample had not existed. */
 static struct slices slices_after_current(const struct fr_trainer *trainer)
 {
-    const struct fr_batch *batch = trainer->pipeline.current;
-    uint64_t before = trainer->pipeline.begin.samples, after = before;
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        after += batch->role[i] == FR_ROLE_TRAIN;
+    uint64_t before = trainer->pipeline.begin.samples;
+    uint64_t after = before + fr_trainer_trained(trainer, trainer->pipeline.current);
     uint32_t size = trainer->conf->ingest.batch_size;
     struct slices slices = {.first = before / size + 1, .last = after / size};
     for (uint64_t n = slices.first; n <= slices.last; n++)
@@ -230,7 +205,7 @@ static void plan(struct fr_trainer *trainer)
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock), traced_ns = fr_trace_begin();
     begin_plan(trainer, plan, trainer->pipeline.begin.watermark_ms);
     adopt_plan(trainer);
-    fr_store_plan(trainer->store, plan->batch, plan->watermark_ms, plan->rows);
+    trainer->provider->plan(trainer, plan->batch, plan->watermark_ms, plan->rows);
     trainer->run.plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     fr_trace_end("plan", traced_ns);
 }
@@ -252,6 +227,7 @@ static void plan_next(struct fr_trainer *trainer)
     fr_store_slices_beside(trainer->store, slices.first, slices.last, trainer->history.watermark_ms);
     trainer->run.sliced_early += slices.due;
     early->batch = trainer->pipeline.next;
+    fr_trainer_agree(trainer, trainer->pipeline.next, &early->facts);
     begin_plan(trainer, early, trainer->history.watermark_ms);
     fr_store_plan_next(trainer->store, early->batch, early->watermark_ms, early->rows);
     trainer->run.planned_early++;
@@ -272,7 +248,7 @@ static void undo_next_and_slices(struct fr_trainer *trainer)
 
 static void undo(struct fr_trainer *trainer)
 {
-    fr_store_undo(trainer->store);
+    trainer->provider->undo(trainer);
     trainer->history.watermark_ms = trainer->pipeline.plan.watermark_before_ms;
 }
 

@@ -27,6 +27,14 @@ enum fr_pipeline_move { FR_PIPELINE_MOVE_LIST(FR_PIPELINE_MOVE), FR_PIPELINE_MOV
 #undef FR_PIPELINE_STATE
 #undef FR_PIPELINE_MOVE
 
+/* What all ranks together have of what is planned (agree.c). */
+struct fr_facts {
+    uint64_t n_samples, n_trained; /* trained: of the role FR_ROLE_TRAIN */
+    uint64_t first;                /* samples of the ranks before this one */
+    /* the largest event time of a sample that trains; INT64_MIN: none does */
+    int64_t latest_ms;
+};
+
 /* Owner: pipeline.c. */
 struct fr_pipeline {
     enum fr_pipeline_state state;
@@ -38,6 +46,7 @@ struct fr_pipeline {
      * in the states whose names say that `next` is planned. */
     struct fr_plan {
         const struct fr_batch *batch; /* what is planned; attempt.c sets it before PLAN */
+        struct fr_facts facts;        /* of what is planned; likewise */
         struct fr_rows *rows;         /* NULL before the first plan */
         uint64_t dirty_before;        /* dirty bytes of the open epoch before the plan */
         int64_t watermark_before_ms;  /* the watermark before the plan */

@@ -10,7 +10,10 @@
  * samples, in at most FR_SIFT_TRIALS_MAX steps; what is not tried by then is left out. A refused
  * batch therefore costs at most FR_SIFT_EXAMINATIONS_MAX + FR_SIFT_TRIALS_MAX steps of its size,
  * most often one. Everything is a function of state and batch, so lockstep runs and restarts agree.
- * Owner thread only. */
+ *
+ * On several ranks all of them sift together: an examination ends when some rank has found a
+ * suspect, halves are of the samples of all ranks in their order, and each rank leaves out its own
+ * samples and sends their letters. Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -29,9 +32,9 @@ enum {
     LOG_EVERY_NS = 1000000000,
 };
 
-/* Samples [begin, end) of the batch, without those left out. */
+/* Samples [begin, end) of the batch of all ranks, without those left out. */
 struct range {
-    uint32_t begin, end;
+    uint64_t begin, end;
 };
 
 void fr_trainer_sift_release(struct fr_trainer *trainer)
@@ -59,23 +62,30 @@ static void reserve(struct fr_trainer *trainer, uint32_t n)
     sift->findings = fr_realloc(sift->findings, n, sizeof(*sift->findings));
 }
 
-static uint32_t remaining(const struct fr_sift *sift, struct range range)
+/* Whether sample i of this rank's batch is in the range and not left out. */
+static bool remains(const struct fr_sift *sift, struct range range, uint32_t i)
 {
-    uint32_t n = 0;
-    for (uint32_t i = range.begin; i < range.end; i++)
-        n += !sift->left_out[i];
+    uint64_t number = sift->batch.first + i;
+    return number >= range.begin && number < range.end && !sift->left_out[i];
+}
+
+static uint64_t remaining(struct fr_trainer *trainer, const struct fr_batch *batch, struct range range)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        n += remains(&trainer->sift, range, i);
+    fr_trainer_sum(trainer, &n, 1);
     return n;
 }
 
 static enum fr_status attempt(struct fr_trainer *trainer, const struct fr_batch *batch, struct range range)
 {
     struct fr_sift *sift = &trainer->sift;
-    if (remaining(sift, range) == 0)
-        return FR_OK;
     for (uint32_t i = 0; i < batch->n_samples; i++)
-        sift->mask[i] = sift->left_out[i] || i < range.begin || i >= range.end;
+        sift->mask[i] = !remains(sift, range, i);
     fr_batch_select(batch, sift->mask, sift->rest);
-    return fr_trainer_attempt(trainer, sift->rest);
+    fr_trainer_agree(trainer, sift->rest, &trainer->pipeline.plan.facts);
+    return trainer->pipeline.plan.facts.n_samples > 0 ? fr_trainer_attempt(trainer, sift->rest) : FR_OK;
 }
 
 static void leave_out(struct fr_sift *sift, uint32_t sample, struct fr_suspect finding)
@@ -89,12 +99,12 @@ static void leave_out(struct fr_sift *sift, uint32_t sample, struct fr_suspect f
 static enum fr_status train_in_halves(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     struct fr_sift *sift = &trainer->sift;
-    struct range stack[RANGES_MAX] = {{0, batch->n_samples}};
+    struct range stack[RANGES_MAX] = {{0, sift->batch.n_samples}};
     uint32_t depth = 1;
     bool tried = true; /* only the first range, the whole batch, was tried before */
     while (depth > 0) {
         struct range range = stack[--depth];
-        uint32_t n = remaining(sift, range);
+        uint64_t n = remaining(trainer, batch, range);
         if (n == 0)
             continue;
         if (!tried && sift->batch.trials < FR_SIFT_TRIALS_MAX) {
@@ -107,18 +117,32 @@ static enum fr_status train_in_halves(struct fr_trainer *trainer, const struct f
             fr_pipeline_move(trainer, FR_MOVE_UNDO);
         }
         if (n == 1 || sift->batch.trials == FR_SIFT_TRIALS_MAX) {
-            for (uint32_t i = range.begin; i < range.end; i++)
-                if (!sift->left_out[i])
+            for (uint32_t i = 0; i < batch->n_samples; i++)
+                if (remains(sift, range, i))
                     leave_out(sift, i, (struct fr_suspect){FR_SUSPECT_NONE, 0});
             continue;
         }
         tried = false;
-        uint32_t middle = range.begin + (range.end - range.begin) / 2;
+        uint64_t middle = range.begin + (range.end - range.begin) / 2;
         FR_CHECK(depth + 2 <= RANGES_MAX);
         stack[depth++] = (struct range){middle, range.end};
         stack[depth++] = (struct range){range.begin, middle};
     }
     return FR_OK;
+}
+
+/* Finds the suspects of this rank that the first examination finds which finds some on any rank.
+ * Returns their number over all ranks. */
+static uint64_t find_suspects(struct fr_trainer *trainer, const struct fr_batch *tried)
+{
+    uint64_t n = 0;
+    for (enum fr_suspect_look look = 0; look < FR_SUSPECT_LOOKS && n == 0; look++) {
+        n = tried->n_samples == 0
+                ? 0
+                : fr_graph_suspects(trainer->graph, tried, trainer->pipeline.plan.rows, look, trainer->sift.found);
+        fr_trainer_sum(trainer, &n, 1);
+    }
+    return n;
 }
 
 /* The whole batch was just refused, and its plan stands. */
@@ -127,9 +151,7 @@ static enum fr_status train_fit_samples(struct fr_trainer *trainer, const struct
     struct fr_sift *sift = &trainer->sift;
     const struct fr_batch *tried = batch;
     for (uint32_t examinations = 0;; examinations++) {
-        uint32_t n = examinations < FR_SIFT_EXAMINATIONS_MAX
-                         ? fr_graph_suspects(trainer->graph, tried, trainer->pipeline.plan.rows, sift->found)
-                         : 0;
+        uint64_t n = examinations < FR_SIFT_EXAMINATIONS_MAX ? find_suspects(trainer, tried) : 0;
         fr_pipeline_move(trainer, FR_MOVE_UNDO);
         if (n == 0)
             return train_in_halves(trainer, batch);
@@ -137,7 +159,7 @@ static enum fr_status train_fit_samples(struct fr_trainer *trainer, const struct
             if (!sift->mask[i] && sift->found[at++].why != FR_SUSPECT_NONE)
                 leave_out(sift, i, sift->found[at - 1]);
         tried = sift->rest;
-        enum fr_status status = attempt(trainer, batch, (struct range){0, batch->n_samples});
+        enum fr_status status = attempt(trainer, batch, (struct range){0, sift->batch.n_samples});
         if (status != FR_E_NONFINITE)
             return status;
     }
@@ -147,22 +169,31 @@ enum fr_status fr_trainer_sift(struct fr_trainer *trainer, struct fr_batch *batc
 {
     struct fr_sift *sift = &trainer->sift;
     reserve(trainer, batch->n_samples);
-    memset(sift->left_out, 0, batch->n_samples);
-    memset(sift->mask, 0, batch->n_samples);
+    if (batch->n_samples > 0) { /* otherwise there may be no memory yet */
+        memset(sift->left_out, 0, batch->n_samples);
+        memset(sift->mask, 0, batch->n_samples);
+    }
+    sift->batch.first = trainer->pipeline.plan.facts.first;
+    sift->batch.n_samples = trainer->pipeline.plan.facts.n_samples;
     enum fr_status status = train_fit_samples(trainer, batch);
     if (status != FR_OK)
         return status;
     fr_pipeline_move(trainer, FR_MOVE_LEAVE_REST_OUT);
+    enum { LEFT_OUT, TRAINS, EFFECTIVE, NUMBERS };
+    uint64_t numbers[NUMBERS] = {0};
     for (uint32_t i = 0; i < batch->n_samples; i++) {
-        if (!sift->left_out[i])
-            continue;
-        sift->batch.n_left_out++;
-        sift->batch.trains |= batch->role[i] == FR_ROLE_TRAIN;
-        fr_batch_quarantine(batch, i);
+        if (sift->left_out[i]) {
+            sift->batch.n_left_out++;
+            numbers[TRAINS] += batch->role[i] == FR_ROLE_TRAIN;
+            fr_batch_quarantine(batch, i);
+        }
+        numbers[EFFECTIVE] += batch->role[i] == FR_ROLE_TRAIN || batch->role[i] == FR_ROLE_METRICS_ONLY;
     }
-    sift->batch.whole = true;
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        sift->batch.whole &= batch->role[i] != FR_ROLE_TRAIN && batch->role[i] != FR_ROLE_METRICS_ONLY;
+    numbers[LEFT_OUT] = sift->batch.n_left_out;
+    fr_trainer_sum(trainer, numbers, NUMBERS);
+    sift->batch.all_left_out = numbers[LEFT_OUT];
+    sift->batch.trains = numbers[TRAINS] > 0;
+    sift->batch.whole = numbers[EFFECTIVE] == 0;
     return FR_OK;
 }
 
@@ -238,7 +269,7 @@ static bool hold_is_due(const struct fr_trainer_history *history)
 
 /* Counts one more bad batch (nothing of it was trained although something should have been), or
  * one more good batch (something of it was trained). */
-static void lengthen_streak(struct fr_trainer_history *history, bool bad, uint32_t n_left_out)
+static void lengthen_streak(struct fr_trainer_history *history, bool bad, uint64_t n_left_out)
 {
     uint32_t *streak = bad ? &history->bad_streak : &history->good_streak;
     if (*streak < FR_QUARANTINE_STREAK_MAX)
@@ -248,7 +279,7 @@ static void lengthen_streak(struct fr_trainer_history *history, bool bad, uint32
         return;
     }
     history->good_streak = 0;
-    uint64_t samples = (uint64_t)history->bad_streak_samples + n_left_out;
+    uint64_t samples = history->bad_streak_samples + n_left_out;
     history->bad_streak_samples = samples < FR_QUARANTINE_SAMPLES_MIN ? (uint32_t)samples : FR_QUARANTINE_SAMPLES_MIN;
 }
 
@@ -263,7 +294,7 @@ void fr_trainer_update_hold(struct fr_trainer *trainer, const struct fr_batch *b
     bool bad = !trains && (sift->trains || sift->whole);
     if (!bad && !trains)
         return;
-    lengthen_streak(history, bad, sift->n_left_out);
+    lengthen_streak(history, bad, sift->all_left_out);
     if (bad)
         fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u",
                history->batches, batch->n_samples, history->bad_streak);

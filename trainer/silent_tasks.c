@@ -100,12 +100,10 @@ void fr_trainer_tasks_init(struct fr_trainer *trainer)
     }
 }
 
-void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *batch)
+void fr_trainer_count_tasks(struct fr_trainer *trainer)
 {
     const struct fr_graph_loss *losses = fr_graph_losses_of(trainer->graph);
-    uint32_t trained = 0;
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        trained += batch->role[i] == FR_ROLE_TRAIN;
+    uint64_t trained = trainer->pipeline.plan.facts.n_trained;
     for (uint32_t t = 0; t < trainer->conf->n_tasks; t++) {
         struct fr_task_run *task = &trainer->tasks[t];
         trainer->history.tasks[t].samples += losses[t].samples;

@@ -20,7 +20,13 @@
 #include "base/trace.h"
 #include "insight/insight.h"
 
-enum { STATUS_EVERY_NS = 1000000000, WAIT_NS = FR_TRAINER_WAIT_MS * 1000000 };
+enum {
+    STATUS_EVERY_NS = 1000000000,
+    WAIT_NS = FR_TRAINER_WAIT_MS * 1000000,
+    /* Of a job of several ranks: the wait for a batch, which other ranks wait for, too. */
+    BUSY_CALL_NS = 1000000, /* while batches are trained */
+    IDLE_CALL_NS = 10000000,
+};
 
 static void store_tables(const struct fr_trainer_options *options, struct fr_store_table *tables)
 {
@@ -70,6 +76,10 @@ static void open_graph(struct fr_trainer *trainer)
     const struct fr_trainer_options *options = &trainer->options;
     struct fr_graph_device device = options->device ? *options->device : (struct fr_graph_device){0};
     struct fr_value_place places[FR_TABLES_MAX];
+    const struct fr_ranks *ranks = &trainer->ranks;
+    struct fr_domains lanes = {0};
+    if (ranks->n > 1)
+        lanes = fr_rank_domains(fr_exchange_rank(ranks->exchange), ranks->n, fr_conf_domains(options->conf));
     for (uint32_t t = 0; t < options->conf->n_tables; t++)
         places[t] = fr_store_first_place(trainer->store, t);
     device.row_of = row_of;
@@ -78,7 +88,19 @@ static void open_graph(struct fr_trainer *trainer)
     trainer->graph = fr_graph_new(&(struct fr_graph_options){.conf = options->conf,
                                                              .pool = options->pool,
                                                              .clock = options->clock,
+                                                             .lanes = lanes,
                                                              .device = options->device ? &device : NULL});
+}
+
+/* Other options by which ranks decide together, or on which metrics depend. */
+static void put_shared_options(const struct fr_conf *conf, struct fr_buffer *out)
+{
+    fr_put_u64(out, (uint64_t)conf->ingest.watermark_step_max_ms);
+    fr_put_u64(out, conf->ingest.lockstep_epoch_batches);
+    fr_put_u64(out, conf->ingest.lockstep_records);
+    fr_put_u32(out, conf->metrics.gauc_by != FR_NO_INDEX ? (uint32_t)conf->metrics.gauc_by : UINT32_MAX);
+    fr_put_u32(out, conf->metrics.gauc_groups_max);
+    fr_buffer_append(out, conf->metrics.half_life_ms, conf->metrics.n_half_lives * sizeof(*conf->metrics.half_life_ms));
 }
 
 /* What ranks must share follows from what replicas hold and what training goes by. */
@@ -87,10 +109,33 @@ static void open_ranks(struct fr_trainer *trainer)
     struct fr_buffer text = {0};
     fr_conf_model_json(trainer->conf, &text);
     fr_conf_training_json(trainer->conf, &text);
+    put_shared_options(trainer->conf, &text);
     trainer->ranks.fingerprint = fr_xxh3_seed(text.data, text.size, sizeof(struct fr_roll));
     fr_buffer_release(&text);
-    trainer->ranks.exchange = fr_exchange_self_new();
-    trainer->ranks.rolls = fr_alloc(fr_exchange_size(trainer->ranks.exchange), sizeof(*trainer->ranks.rolls));
+    trainer->ranks.self = trainer->options.exchange ? NULL : fr_exchange_self_new();
+    trainer->ranks.exchange = trainer->ranks.self ? trainer->ranks.self : trainer->options.exchange;
+    trainer->ranks.n = fr_exchange_size(trainer->ranks.exchange);
+    trainer->ranks.rolls = fr_alloc(trainer->ranks.n, sizeof(*trainer->ranks.rolls));
+    trainer->provider = &fr_own_rows;
+    if (trainer->ranks.n == 1)
+        return;
+    FR_CHECK(trainer->ranks.n <= fr_conf_domains(trainer->conf) && !trainer->options.device);
+    trainer->provider = &fr_rank_rows;
+    trainer->ranks.nothing = fr_batch_new(trainer->conf);
+}
+
+static void release_ranks(struct fr_ranks *ranks)
+{
+    for (uint32_t r = 0; r < ranks->n; r++) {
+        fr_buffer_release(&ranks->keys[r]);
+        fr_buffer_release(&ranks->rows[r]);
+        fr_buffer_release(&ranks->row_sums[r]);
+    }
+    fr_buffer_release(&ranks->answers);
+    fr_buffer_release(&ranks->sums);
+    fr_batch_free(ranks->nothing);
+    fr_exchange_free(ranks->self);
+    free(ranks->rolls);
 }
 
 struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
@@ -103,16 +148,16 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     trainer->run.last_loss = NAN;
     trainer->board.allowed.bytes = UINT64_MAX;
     pthread_mutex_init(&trainer->board.lock, NULL);
+    open_ranks(trainer);
     open_store(trainer);
     open_graph(trainer);
     fr_trainer_lookout_init(trainer);
     fr_trainer_cuts_init(trainer);
     fr_trainer_measure_init(trainer);
     fr_trainer_tasks_init(trainer);
-    if (trainer->conf->insight.interval_ms > 0)
+    if (trainer->conf->insight.interval_ms > 0 && trainer->ranks.n == 1) /* it looks at one store */
         trainer->insight = fr_insight_new(&(struct fr_insight_options){trainer->conf, options->clock, trainer->graph});
     fr_trainer_questions_init(trainer);
-    open_ranks(trainer);
     fr_trainer_publish_status(trainer);
     return trainer;
 }
@@ -130,28 +175,29 @@ void fr_trainer_free(struct fr_trainer *trainer)
     fr_store_free(trainer->store);
     fr_graph_free(trainer->graph);
     fr_trainer_cuts_release(trainer);
-    fr_exchange_free(trainer->ranks.exchange);
-    free(trainer->ranks.rolls);
+    release_ranks(&trainer->ranks);
     pthread_mutex_destroy(&trainer->board.lock);
     free(trainer);
 }
 
+/* Counts what the batch has done on all ranks. Only what an epoch must not have before the batch's
+ * dead letters are sent comes later (conclude). */
 static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
-    uint64_t *const counters[FR_ROLES] = {
-        [FR_ROLE_TRAIN] = &trainer->history.samples,
-        [FR_ROLE_METRICS_ONLY] = &trainer->history.metrics_only,
-        [FR_ROLE_MASKED] = &trainer->history.masked,
-        [FR_ROLE_QUARANTINED] = &trainer->history.quarantined_samples,
-    };
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        (*counters[batch->role[i]])++;
+    const struct fr_batch_counts *counts = &trainer->ranks.counts;
     const struct fr_sift_batch *sift = &trainer->sift.batch;
-    trainer->history.quarantined_batches += sift->whole;
-    trainer->history.quarantined_singly += sift->whole ? 0 : sift->n_left_out;
-    trainer->history.unknown_slots += batch->unknown_slots;
-    trainer->history.unknown_keys += batch->unknown_keys;
-    trainer->history.excess_ids += batch->excess_ids;
+    struct fr_trainer_history *history = &trainer->history;
+    fr_trainer_count(trainer, batch);
+    history->batches += counts->n_samples > 0;
+    history->samples += counts->roles[FR_ROLE_TRAIN];
+    history->metrics_only += counts->roles[FR_ROLE_METRICS_ONLY];
+    history->masked += counts->roles[FR_ROLE_MASKED];
+    history->quarantined_samples += counts->roles[FR_ROLE_QUARANTINED];
+    history->quarantined_batches += sift->whole;
+    history->quarantined_singly += sift->whole ? 0 : sift->all_left_out;
+    history->unknown_slots += counts->unknown_slots;
+    history->unknown_keys += counts->unknown_keys;
+    history->excess_ids += counts->excess_ids;
     if (batch->dead_sequence > trainer->dead_sequence)
         trainer->dead_sequence = batch->dead_sequence;
     if (batch->kafka_t_max_ms > trainer->run.kafka_t_max_ms)
@@ -162,29 +208,35 @@ static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch
  * metrics and watermark as if they had never been in the batch. */
 static enum fr_status learn(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_err *err)
 {
-    if (batch->n_samples == 0) {
+    if (trainer->pipeline.state != FR_PIPELINE_PLANNED) /* it was not planned early */
+        fr_trainer_agree(trainer, batch, &trainer->pipeline.plan.facts);
+    if (trainer->pipeline.plan.facts.n_samples == 0) {
         fr_pipeline_move(trainer, FR_MOVE_LEAVE_REST_OUT);
-        return FR_OK;
+        return fr_trainer_failure(trainer, err);
     }
     enum fr_status status = fr_trainer_attempt(trainer, batch);
     if (status == FR_E_NONFINITE)
         status = fr_trainer_sift(trainer, batch);
-    if (status != FR_OK &&
-        (fr_store_failure(trainer->store, err) != FR_OK || fr_graph_failure(trainer->graph, err) != FR_OK))
-        return status; /* err has the text of the cold store or of the device */
+    if (status != FR_OK && fr_trainer_failure(trainer, err) != FR_OK)
+        return status; /* err has the text of the cold store, of the device or of the exchange */
     if (status != FR_OK)
         return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
-    trainer->history.batches++;
     return FR_OK;
 }
 
 static enum fr_status train_next(struct fr_trainer *trainer, struct fr_err *err)
 {
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    if (!trainer->pipeline.next)
+        trainer->pipeline.next = trainer->ranks.nothing;
     fr_pipeline_move(trainer, FR_MOVE_TAKE);
     struct fr_batch *batch = trainer->pipeline.current;
     trainer->sift.batch = (struct fr_sift_batch){0};
     enum fr_status status = learn(trainer, batch, err);
+    if (status == FR_OK) {
+        count_batch(trainer, batch);
+        status = fr_trainer_failure(trainer, err);
+    }
     trainer->run.watermark_held += trainer->pipeline.watermark_held;
     uint64_t took_ns = fr_mono_ns(trainer->options.clock) - begin_ns;
     trainer->run.step_ns += took_ns;
@@ -195,18 +247,18 @@ static enum fr_status train_next(struct fr_trainer *trainer, struct fr_err *err)
     return status;
 }
 
-/* Counts the trained batch once its dead letters are sent, so that an epoch with the batch's
- * positions also waits for the letters. FR_AGAIN: there is no room for a letter; no cut happens
- * before there is. */
+/* The positions of the trained batch move once its dead letters are sent, so that an epoch with
+ * them also waits for the letters. FR_AGAIN: there is no room for a letter; no cut happens before
+ * there is. */
 static enum fr_status conclude(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     enum fr_status status = fr_trainer_send_letters(trainer, batch);
     if (status != FR_OK)
         return status;
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
-    count_batch(trainer, batch);
     fr_trainer_log_left_out(trainer, batch);
-    trainer->options.stream.applied(trainer->options.stream.self, batch);
+    if (batch != trainer->ranks.nothing)
+        trainer->options.stream.applied(trainer->options.stream.self, batch);
     fr_pipeline_move(trainer, FR_MOVE_CONCLUDE);
     fr_trainer_add_to_epoch(trainer);
     fr_trainer_update_hold(trainer, batch);
@@ -218,7 +270,7 @@ static enum fr_status conclude(struct fr_trainer *trainer, const struct fr_batch
 static enum fr_status return_batch(struct fr_trainer *trainer)
 {
     struct fr_batch *batch = trainer->pipeline.current;
-    if (batch->n_samples > 0 || batch->n_positions > 0) {
+    if (trainer->ranks.counts.n_samples > 0 || trainer->ranks.counts.n_positions > 0) {
         enum fr_status status = conclude(trainer, batch);
         if (status != FR_OK)
             return status;
@@ -226,7 +278,11 @@ static enum fr_status return_batch(struct fr_trainer *trainer)
         /* this batch only marks the end of the stream */
         fr_pipeline_move(trainer, FR_MOVE_CONCLUDE);
     }
-    if (batch->end_of_stream)
+    if (batch == trainer->ranks.nothing)
+        return FR_OK;
+    if (batch->end_of_stream && trainer->ranks.n > 1)
+        trainer->ranks.ended = true; /* other ranks may have batches */
+    else if (batch->end_of_stream)
         trainer->life = FR_TRAINER_ENDS;
     fr_batch_clear(batch);
     if (!fr_ring_try_push(trainer->options.empty, batch))
@@ -258,13 +314,37 @@ static bool has_nothing_new(const struct fr_trainer *trainer)
 
 /* ---- one step ---- */
 
+/* Whether some rank gave the flag at the last call, after which no epoch was cut. */
+static bool some_rank_said(const struct fr_trainer *trainer, uint32_t flag)
+{
+    bool said = false;
+    for (uint32_t r = 0; r < trainer->ranks.n && trainer->ranks.n > 1; r++)
+        said |= (trainer->ranks.rolls[r].flags & flag) != 0;
+    return said && trainer->ranks.rolls[0].epoch == trainer->epoch;
+}
+
+static uint32_t flags_of_news(const struct fr_trainer *trainer)
+{
+    return has_nothing_new(trainer) ? 0 : FR_ROLL_NEWS;
+}
+
+/* How long to wait for a batch. Other ranks wait as long, and they may have one. */
+static uint64_t batch_wait_ns(const struct fr_trainer *trainer)
+{
+    uint64_t idle_ns = trainer->ranks.n > 1 ? IDLE_CALL_NS : WAIT_NS;
+    bool busy = trainer->ranks.n > 1 && trainer->ranks.trained;
+    return busy ? BUSY_CALL_NS : idle_ns;
+}
+
 /* How this rank stands when nothing was begun that has to be finished. A live cut does not wait for
  * the durable thread unless the dirty rows have reached their limit. Then, and in lockstep mode,
  * the next batch waits for the cut. */
 static uint32_t flags_while_reading(struct fr_trainer *trainer, uint64_t now_ns)
 {
-    uint32_t flags = 0;
-    if (fr_trainer_cut_due(trainer, now_ns, false)) {
+    uint32_t flags = trainer->ranks.ended ? FR_ROLL_ENDED | flags_of_news(trainer) : 0;
+    /* If a cut is due on some rank, the others make room for it, too, because their own reasons for
+     * one may come much later. */
+    if (fr_trainer_cut_due(trainer, now_ns, false) || some_rank_said(trainer, FR_ROLL_DUE)) {
         flags |= FR_ROLL_DUE;
         if (trainer->conf->ingest.lockstep || fr_pipeline_dirty_bytes(trainer) >= trainer->conf->epoch_bytes_max)
             flags |= FR_ROLL_MUST;
@@ -273,10 +353,10 @@ static uint32_t flags_while_reading(struct fr_trainer *trainer, uint64_t now_ns)
     }
     if (is_paused(trainer, now_ns)) /* the ring fills and ingest stops polling */
         flags |= FR_ROLL_PAUSED;
-    if (flags & (FR_ROLL_PAUSED | FR_ROLL_MUST))
+    if (flags & (FR_ROLL_PAUSED | FR_ROLL_MUST | FR_ROLL_ENDED))
         return flags;
     uint64_t traced_ns = fr_trace_begin();
-    enum fr_status status = fr_pipeline_await_next(trainer, WAIT_NS);
+    enum fr_status status = fr_pipeline_await_next(trainer, batch_wait_ns(trainer));
     fr_trace_end("wait for a batch", traced_ns);
     trainer->run.wait_ns += fr_mono_ns(trainer->options.clock) - now_ns;
     return flags | (status == FR_OK ? FR_ROLL_READY : status == FR_EOF ? FR_ROLL_ENDED : 0);
@@ -284,9 +364,10 @@ static uint32_t flags_while_reading(struct fr_trainer *trainer, uint64_t now_ns)
 
 static uint32_t flags_at_the_end(struct fr_trainer *trainer)
 {
-    uint32_t flags = FR_ROLL_STOP | (has_nothing_new(trainer) ? 0 : FR_ROLL_NEWS);
+    uint32_t flags = FR_ROLL_STOP | flags_of_news(trainer);
     fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
-    if (flags & FR_ROLL_NEWS && fr_trainer_reserve_stage(trainer, WAIT_NS) == FR_OK)
+    bool cuts = flags & FR_ROLL_NEWS || some_rank_said(trainer, FR_ROLL_NEWS);
+    if (cuts && fr_trainer_reserve_stage(trainer, WAIT_NS) == FR_OK)
         flags |= FR_ROLL_STAGE;
     return flags;
 }
@@ -294,10 +375,7 @@ static uint32_t flags_at_the_end(struct fr_trainer *trainer)
 /* Finishes what the step before left, and looks at how this rank stands. */
 static enum fr_status look_around(struct fr_trainer *trainer, uint64_t now_ns, uint32_t *flags, struct fr_err *err)
 {
-    /* the failure of a slice, or of a lookup */
-    enum fr_status status = fr_store_failure(trainer->store, err);
-    if (status == FR_OK)
-        status = fr_graph_failure(trainer->graph, err); /* the failure of a cut, or of a slice */
+    enum fr_status status = fr_trainer_failure(trainer, err); /* of a slice, a lookup or a cut */
     if (status != FR_OK)
         return status;
     if (trainer->pipeline.current) { /* there was no room for a dead letter */
@@ -330,11 +408,13 @@ static enum fr_status call_roll(struct fr_trainer *trainer, uint32_t flags, stru
                            .watermark_ms = trainer->history.watermark_ms,
                            .flags = flags,
                            .lockstep = trainer->conf->ingest.lockstep};
-    enum fr_status status = fr_exchange_gather(trainer->ranks.exchange, &mine, sizeof(mine), trainer->ranks.rolls, err);
+    struct fr_ranks *ranks = &trainer->ranks;
+    enum fr_status status = fr_exchange_gather(ranks->exchange, &mine, sizeof(mine), ranks->rolls, err);
     if (status == FR_OK)
-        status = fr_roll_check(trainer->ranks.rolls, fr_exchange_size(trainer->ranks.exchange), err);
+        status = fr_roll_check(ranks->rolls, ranks->n, err);
     if (status == FR_OK)
-        *out = fr_roll_decide(trainer->ranks.rolls, fr_exchange_size(trainer->ranks.exchange));
+        *out = fr_roll_decide(ranks->rolls, ranks->n);
+    ranks->trained = status == FR_OK && out->next == FR_NEXT_TRAIN;
     return status;
 }
 

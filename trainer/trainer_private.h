@@ -9,6 +9,7 @@
 
 #include "exchange/exchange.h"
 #include "pipeline.h"
+#include "provider.h"
 #include "roll_call.h"
 #include "trainer/feature.h"
 #include "trainer/section.h"
@@ -38,8 +39,12 @@ struct fr_sift {
     unsigned long long logged_ns; /* when the log last reported samples left out */
     /* What is zeroed at the beginning of each batch. */
     struct fr_sift_batch {
-        uint32_t n_left_out;
-        uint32_t trials;    /* steps with halves, because nothing pointed at a sample */
+        /* the number of this rank's first sample among those of all ranks, and their number */
+        uint64_t first, n_samples;
+        uint32_t n_left_out; /* of this rank */
+        uint32_t trials;     /* steps with halves, because nothing pointed at a sample */
+        /* Of all ranks. */
+        uint64_t all_left_out;
         bool trains;        /* at least one sample left out would have been trained */
         bool whole;         /* no sample that trains or is measured remains */
         uint32_t letter_at; /* the sample whose dead letter is next */
@@ -152,13 +157,29 @@ struct fr_trainer {
     enum { FR_TRAINER_READS, FR_TRAINER_ENDS, FR_TRAINER_DRAINED } life;
     atomic_bool stop; /* set by fr_trainer_stop */
 
-    /* The other ranks of the job. There are none in this version. */
+    /* The ranks of the job. */
     struct fr_ranks {
-        struct fr_exchange *exchange;
-        uint64_t fingerprint;  /* fr_roll.fingerprint */
-        uint64_t calls;        /* roll calls made */
-        struct fr_roll *rolls; /* [ranks] of the last call */
+        uint32_t n;
+        struct fr_exchange *exchange, *self; /* self: the exchange of a job of one rank, or NULL */
+        struct fr_err failure;               /* of an exchange or a message; final */
+        uint64_t fingerprint;                /* fr_roll.fingerprint */
+        uint64_t calls;                      /* roll calls made */
+        struct fr_roll *rolls;               /* [ranks] of the last call */
+        bool trained;                        /* at the last call a batch was trained */
+        bool ended;                          /* this rank's streams have ended */
+        struct fr_batch *nothing;            /* taken where this rank has no batch */
+        /* What all ranks together had in the batch that was trained last (agree.c). */
+        struct fr_batch_counts {
+            uint64_t n_samples, n_positions, roles[FR_ROLES];
+            uint64_t unknown_slots, unknown_keys, excess_ids;
+        } counts;
+        struct fr_buffer answers; /* of agree.c */
+        struct fr_buffer sums;    /* the messages of rank_rows.c and rank_samples.c */
+        struct fr_buffer keys[FR_RANKS_MAX], rows[FR_RANKS_MAX], row_sums[FR_RANKS_MAX];
+        const struct fr_home_rows *home; /* of the last plan */
+        struct fr_rank_samples *samples; /* of measure.c */
     } ranks;
+    const struct fr_provider *provider;
     struct fr_pipeline pipeline;
     struct fr_sift sift;
     struct fr_lookout lookout;
@@ -212,7 +233,7 @@ void fr_trainer_answer(struct fr_trainer *trainer);
 /* silent_tasks.c */
 void fr_trainer_tasks_init(struct fr_trainer *trainer);
 /* Called after a step that was accepted. */
-void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *batch);
+void fr_trainer_count_tasks(struct fr_trainer *trainer);
 void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
 /* cut_epoch.c */
 void fr_trainer_cuts_init(struct fr_trainer *trainer);
@@ -239,9 +260,30 @@ void fr_trainer_publish_status(struct fr_trainer *trainer);
 /* Publishes why reading waits: `why` with `text`; if `why` is FR_PAUSE_NONE, the pause of the
  * daemon, or else the limit of fr_trainer_allow. Returns whether reading waits. */
 bool fr_trainer_publish_pause(struct fr_trainer *trainer, enum fr_pause why, const char *text);
+/* agree.c: all ranks call these together */
+/* Adds up [n] numbers over the ranks. */
+void fr_trainer_sum(struct fr_trainer *trainer, uint64_t *numbers, uint32_t n);
+uint64_t fr_trainer_largest(struct fr_trainer *trainer, uint64_t number);
+/* Finds the facts of a batch, or of a part of it, and gives its columns the forms that they have in
+ * the batch of all ranks. */
+void fr_trainer_agree(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_facts *out);
+/* The lower median of the event times of samples that train; some rank has at least one. */
+int64_t fr_trainer_median_time(struct fr_trainer *trainer, const struct fr_batch *batch);
+/* Called after the last attempt at a batch: sets ranks.counts. */
+void fr_trainer_count(struct fr_trainer *trainer, const struct fr_batch *batch);
+/* agree.c: alone */
+/* The trained samples of the current batch, as far as they are known: those of this rank, and of
+ * all ranks once the batch is counted. */
+uint64_t fr_trainer_trained(const struct fr_trainer *trainer, const struct fr_batch *batch);
+/* Keeps the first error of an exchange or a message, and returns the status. */
+enum fr_status fr_trainer_ranks_check(struct fr_trainer *trainer, enum fr_status status, const struct fr_err *err);
+/* The failure of the store, of the graph, or of the exchange, after which the job ends. err may be
+ * NULL. */
+enum fr_status fr_trainer_failure(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* attempt.c */
-/* Plans, trains and measures the samples of the current batch, or of a part of it. FR_E_NONFINITE:
- * the part is refused; the move UNDO undoes its plan. */
+/* Plans, trains and measures the samples of the current batch, or of a part of it, whose facts are
+ * in pipeline.plan; there is at least one sample. FR_E_NONFINITE: the part is refused; the move
+ * UNDO undoes its plan. */
 enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *part) FR_MUST_CHECK;
 /* quarantine.c */
 void fr_trainer_sift_release(struct fr_trainer *trainer);

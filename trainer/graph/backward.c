@@ -144,6 +144,21 @@ static void fill_sources(const struct graph_run *run)
 
 /* ---- the whole pass ---- */
 
+double fr_graph_sum_chunks(const struct fr_graph *graph, uint32_t span, const double *partial, size_t stride)
+{
+    struct fr_lane_span lanes = fr_span_of(&graph->lanes, span);
+    const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
+    struct fr_lane_sum all = {0};
+    for (uint32_t lane = lanes.first; lane < lanes.end; lane++) {
+        double sum = 0.0;
+        for (uint32_t c = begin[lane].chunk; c < begin[lane + 1].chunk; c++)
+            sum += partial[c * stride];
+        if (begin[lane + 1].chunk > begin[lane].chunk)
+            fr_lane_sum_add(&all, lane, sum);
+    }
+    return fr_lane_sum_total(&all);
+}
+
 void fr_graph_mark_trained(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
@@ -179,19 +194,11 @@ void fr_graph_fill_sets(struct graph_run *run)
 
 static void sum_auxiliary_losses(const struct fr_graph *graph)
 {
-    const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
     uint32_t n = graph->conf->n_losses;
-    for (uint32_t i = 0; i < n; i++) {
-        struct fr_lane_sum all = {0};
-        for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
-            double sum = 0.0;
-            for (uint32_t c = begin[lane].chunk; c < begin[lane + 1].chunk; c++)
-                sum += graph->loss_partial[(size_t)c * n + i];
-            if (begin[lane + 1].chunk > begin[lane].chunk)
-                fr_lane_sum_add(&all, lane, sum);
-        }
-        graph->losses[graph->conf->n_tasks + i].sum = (double)graph->conf->losses[i].weight * fr_lane_sum_total(&all);
-    }
+    for (uint32_t s = 0; s < graph->lanes.n_spans; s++)
+        for (uint32_t i = 0; i < n; i++)
+            fr_span_numbers(&graph->sums, s)[graph->conf->n_tasks + i] =
+                fr_graph_sum_chunks(graph, s, graph->loss_partial + i, n);
 }
 
 void fr_graph_backward(struct graph_run *run)
@@ -214,4 +221,5 @@ void fr_graph_backward(struct graph_run *run)
         run->leaf_bits = larger(run->leaf_bits, graph->chunk_bits[c]);
     sum_auxiliary_losses(graph);
     fill_sources(run);
+    graph->swept = true;
 }

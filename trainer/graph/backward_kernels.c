@@ -80,18 +80,19 @@ void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *
 
 /* Returns the address of row 0 of the product, so that the rows of a segment lie where the
  * parameter has them. */
-static float *parameter_gradient(const struct fr_graph *graph, const struct gradient_task *task)
+static float *parameter_gradient(const struct fr_graph *graph, const struct gradient_task *task, uint32_t span)
 {
     const struct linear *linear = &graph->variant->linears[task->linear];
     const struct segment *segment = &linear->segments[task->segment];
-    return graph->parameter_states[linear->kernel].gradient +
+    return fr_span_gradient(graph, linear->kernel, span) +
            (size_t)(segment->parameter_row - segment->row) * linear->out;
 }
 
+/* Of the step's gradient, unless other ranks have a part in it. */
 static uint32_t task_bits(const struct fr_graph *graph, const struct gradient_task *task)
 {
     size_t out = graph->variant->linears[task->linear].out;
-    struct fr_view rows = {parameter_gradient(graph, task) + task->row_begin * out, out};
+    struct fr_view rows = {parameter_gradient(graph, task, 0) + task->row_begin * out, out};
     return graph->ops->max_bits(task->row_end - task->row_begin, (uint32_t)out, rows);
 }
 
@@ -125,7 +126,7 @@ static void sum_block(const struct fr_graph *graph, uint32_t task_index, uint32_
     bool split = lane_blocks(graph, linear, 0) > 1;
     struct block block = block_of(graph, linear, 0, b);
     uint32_t bits = 0;
-    float *out = split ? linear->block_sums + (size_t)b * linear->in * linear->out : parameter_gradient(graph, task);
+    float *out = split ? linear->block_sums + (size_t)b * linear->in * linear->out : parameter_gradient(graph, task, 0);
     multiply_block(graph, task, &block, out, split ? NULL : &bits);
     if (!split)
         v->gradient_bits[task_index] = bits;
@@ -156,25 +157,30 @@ static void sum_lanes(const struct fr_graph *graph, uint32_t task_index, size_t 
     const struct linear *linear = &v->linears[task->linear];
     enum level level = v->spaces[v->nodes[linear->node].space].level;
     float *product = graph->lane_products + worker * FR_LANE_TREE_DEPTH * graph->lane_floats;
-    struct lane_arrays sums = {.n = (size_t)(task->row_end - task->row_begin) * linear->out,
-                               .first = parameter_gradient(graph, task) + (size_t)task->row_begin * linear->out,
-                               .more = product + graph->lane_floats,
-                               .stride = graph->lane_floats};
-    for (uint32_t lane = 0; lane < graph->lanes.n; lane++)
-        if (fr_lane_entries(&graph->lanes, level, lane) > 0)
-            sum_lane(graph, task, lane, fr_lane_arrays_push(graph->ops, &sums, lane), product);
-    fr_lane_arrays_join(graph->ops, &sums, FR_LANES_MAX);
-    v->gradient_bits[task_index] = task_bits(graph, task);
+    for (uint32_t s = 0; s < graph->lanes.n_spans; s++) {
+        struct fr_lane_span span = fr_span_of(&graph->lanes, s);
+        struct lane_arrays sums = {.n = (size_t)(task->row_end - task->row_begin) * linear->out,
+                                   .first = parameter_gradient(graph, task, s) + (size_t)task->row_begin * linear->out,
+                                   .more = product + graph->lane_floats,
+                                   .stride = graph->lane_floats};
+        for (uint32_t lane = span.first; lane < span.end; lane++)
+            if (fr_lane_entries(&graph->lanes, level, lane) > 0)
+                sum_lane(graph, task, lane, fr_lane_arrays_push(graph->ops, &sums, lane), product);
+        fr_lane_arrays_join(graph->ops, &sums, FR_LANES_MAX);
+    }
+    v->gradient_bits[task_index] = graph->sums.of_rank ? 0 : task_bits(graph, task);
 }
 
-/* Joins the chunks' partial sums of n floats, lane by lane. */
-static void join_lanes(const struct fr_graph *graph, enum level level, struct fr_view partial, size_t n, float *out)
+/* Joins the chunks' partial sums of n floats, lane by lane within a span. */
+static void join_lanes(const struct fr_graph *graph, enum level level, struct fr_lane_span span, struct fr_view partial,
+                       float *out)
 {
+    size_t n = partial.ld;
     float more[(FR_LANE_TREE_DEPTH - 1) * JOIN_FLOATS];
     for (size_t at = 0; at < n; at += JOIN_FLOATS) {
         struct lane_arrays sums = {
             .n = n - at < JOIN_FLOATS ? n - at : JOIN_FLOATS, .first = out + at, .more = more, .stride = JOIN_FLOATS};
-        for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+        for (uint32_t lane = span.first; lane < span.end; lane++) {
             uint32_t chunks = fr_lane_chunks(&graph->lanes, level, lane);
             size_t first = graph->lanes.begin[level][lane].chunk;
             if (chunks > 0)
@@ -194,12 +200,12 @@ static void join_partials(const struct fr_graph *graph, uint32_t index)
     float *out = graph->parameter_states[partial->parameter].gradient;
     enum level level = v->spaces[node->space].level;
     struct fr_view sums = {partial->values, partial->n};
-    if (graph->lanes.n > 1)
-        join_lanes(graph, level, sums, partial->n, out);
-    else
+    for (uint32_t s = 0; s < graph->lanes.n_spans && graph->lanes.n > 1; s++)
+        join_lanes(graph, level, fr_span_of(&graph->lanes, s), sums, fr_span_gradient(graph, partial->parameter, s));
+    if (graph->lanes.n == 1)
         graph->ops->bias_gradient(fr_level_chunks(graph, level), partial->n, sums, out);
     v->gradient_bits[v->n_gradient_tasks + index] =
-        graph->ops->max_bits(1, partial->n, (struct fr_view){out, partial->n});
+        graph->sums.of_rank ? 0 : graph->ops->max_bits(1, partial->n, (struct fr_view){out, partial->n});
 }
 
 static void sum_task(void *context, size_t index, size_t worker)
@@ -237,7 +243,8 @@ static void join_blocks(void *context, size_t index, size_t worker)
     if (blocks == 1)
         return;
     graph->ops->bias_gradient(blocks, (task->row_end - task->row_begin) * linear->out,
-                              (struct fr_view){linear->block_sums + at, stride}, parameter_gradient(graph, task) + at);
+                              (struct fr_view){linear->block_sums + at, stride},
+                              parameter_gradient(graph, task, 0) + at);
     v->gradient_bits[index] = task_bits(graph, task);
 }
 
@@ -279,7 +286,7 @@ void fr_graph_device_parameter_gradients(struct graph_run *run)
         uint32_t rows = lane_rows(graph, linear, 0).real;
         struct fr_operand left = {x.values, x.ld, linear->in, rows, true, NULL};
         struct fr_operand right = {g.values, g.ld, rows, linear->out, false, NULL};
-        float *out = parameter_gradient(graph, task), *first = out + (size_t)segment->row * linear->out;
+        float *out = parameter_gradient(graph, task, 0), *first = out + (size_t)segment->row * linear->out;
         if (rows == 0)
             fr_graph_clear(graph, first, (size_t)segment->n * linear->out * sizeof(float));
         else

@@ -363,7 +363,7 @@ static void stage_dices(const struct graph_run *run)
             for (uint32_t j = 0; j < 2 * n; j++)
                 total[j] += (double)(1u << bit) * sums[(size_t)bit * 2 * n + j];
         if (all > 0)
-            fr_graph_stage_dice(graph, node, total, (double)all);
+            fr_graph_stage_dice(graph, node, total, all);
         sums += (size_t)DICE_BITS * 2 * n;
         free(total);
         free(counts);

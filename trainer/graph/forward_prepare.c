@@ -406,6 +406,7 @@ void fr_graph_prepare(struct graph_run *run)
     struct variant *v = variant_for(graph, batch);
     v->last_used = ++graph->variant_clock;
     graph->variant = v;
+    graph->swept = false;
     graph->n_samples = batch->n_samples;
     graph->n_groups = batch_has_shared(batch) ? batch->n_groups : 0;
     cut_lanes(graph, batch);

@@ -7,8 +7,8 @@
  *
  * Owner thread: the owner loop. The computation is in forward.c, backward.c and update.c, the
  * parameters are in parameters.c. */
-#include "device.h"
-#include "network.h"
+#include "learning.h"
+#include "passes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +204,7 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
     graph->clock = options->clock;
     graph->workers = options->pool ? (uint32_t)fr_pool_workers(options->pool) : 1;
     graph->scoring_only = options->scoring_only;
+    fr_graph_begin_spans(graph, &options->lanes);
     graph->variant_bytes_max = options->variant_bytes_max ? options->variant_bytes_max : FR_VARIANT_BYTES_MAX;
     make_outputs(graph);
     mark_live(graph);
@@ -227,6 +228,7 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
         fr_graph_find_loss_sets(graph, graph->variant);
         mark_parameters(graph, graph->variant);
         fr_graph_make_states(graph);
+        fr_graph_make_span_sums(graph);
         if (graph->device)
             fr_graph_device_places(graph);
         fr_graph_make_priors(graph);
@@ -263,7 +265,9 @@ void fr_graph_free(struct fr_graph *graph)
     fr_graph_release(graph, graph->workspace);
     free(graph->lane_products);
     free(graph->padded);
+    fr_graph_free_span_sums(graph);
     fr_graph_free_parameters(graph);
+    fr_graph_free_row_ranks(graph);
     fr_graph_device_free(graph);
     void *const arrays[] = {graph->outputs,       graph->tasks,       graph->tables,       graph->layouts,
                             graph->trained,       graph->chunk_bits,  graph->loss_partial, graph->effective_weights,

@@ -9,6 +9,7 @@
 #ifndef FR_GRAPH_LANES_H
 #define FR_GRAPH_LANES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,11 @@ enum level { LEVEL_SAMPLE, LEVEL_GROUP, LEVELS };
 
 struct lanes {
     uint32_t n; /* at least 1 */
+    /* The lanes of this process in spans (fr_lane_spans), the same for all batches: each sum is
+     * joined within a span. One process that has all lanes has one span, which may reach beyond
+     * the batch's lanes. */
+    uint32_t n_spans;
+    struct fr_lane_span spans[FR_LANE_SPANS_MAX];
     struct lane_begin {
         uint32_t entry, chunk; /* the first of the lane */
     } begin[LEVELS][FR_LANES_MAX + 1];
@@ -31,6 +37,62 @@ static inline uint32_t fr_lane_entries(const struct lanes *lanes, enum level lev
 static inline uint32_t fr_lane_chunks(const struct lanes *lanes, enum level level, uint32_t lane)
 {
     return lanes->begin[level][lane + 1].chunk - lanes->begin[level][lane].chunk;
+}
+
+/* Returns the lanes of a span that the batch has. */
+static inline struct fr_lane_span fr_span_of(const struct lanes *lanes, uint32_t span)
+{
+    struct fr_lane_span found = lanes->spans[span];
+    found.end = found.end < lanes->n ? found.end : lanes->n;
+    return found;
+}
+
+/* Whether a lane of a span has samples. */
+static inline bool fr_span_present(const struct lanes *lanes, uint32_t span)
+{
+    struct fr_lane_span found = fr_span_of(lanes, span);
+    const struct lane_begin *begin = lanes->begin[LEVEL_SAMPLE];
+    return begin[found.end].entry > begin[found.first].entry;
+}
+
+/* The sums over the samples of a batch: for each span, those of its lanes, and for the step, those
+ * of all lanes. A graph that has all lanes has one span, whose sums are used for the step as they
+ * are. The graph of one of several ranks sends the sums of its spans (span_sums.c), and what all
+ * ranks sent is joined.
+ *
+ * Numbers in double: losses of tasks and auxiliary losses; for each task weight and positives of
+ * `bias_from_labels`; moments of each dice; and from n_added on, which are not added but merged,
+ * samples and moments of each standardized slot. */
+struct span_sums {
+    bool of_rank; /* the graph is that of one of several ranks */
+    size_t n_numbers, n_added;
+    double *numbers; /* [spans, n_numbers] */
+    double *joined;  /* [n_numbers] `numbers`, if there are no other ranks */
+    /* [parameters] where the gradient of a parameter begins in n_gradients floats, for ranks */
+    size_t *gradient_at, n_gradients;
+    /* [spans, n_gradients]; NULL: the span's gradients are those of the step, in parameter_state */
+    float *gradients;
+    /* for ranks (span_sums.c), [n_counts] integers of this rank, then of all ranks */
+    uint32_t n_counts, n_sets;
+    uint64_t *counts, *joined_counts;
+    double *row_bounds; /* [tables] see update.c */
+    uint64_t present;   /* bit s: span s has samples, and its sums were computed */
+    uint32_t unfit;     /* why this rank cannot make the step: UNFIT_* */
+    bool counted;       /* joined_counts are those of the batch */
+    bool steps;         /* the joined step was not refused, and some sample counts */
+};
+enum { UNFIT_LOGITS = 1, UNFIT_GRADIENTS = 2 };
+
+/* The sums of spans that all ranks sent, as bytes of their messages, which need not be aligned. */
+struct sent_spans {
+    uint32_t n;
+    uint8_t lanes[FR_LANES_MAX]; /* the first lane of each span, ascending */
+    const uint8_t *numbers[FR_LANES_MAX], *gradients[FR_LANES_MAX];
+};
+
+static inline double *fr_span_numbers(const struct span_sums *sums, uint32_t span)
+{
+    return sums->numbers + span * sums->n_numbers;
 }
 
 /* Returns the lane of a chunk. */

@@ -1,6 +1,6 @@
 /* What the learning half of the graph shares: optimizers, state, statistics, losses and the step.
- * Private to parameters.c, optimizers.c, optimizer_state.c, statistics.c, loss.c, ranking_pairs.c
- * and update.c. */
+ * Private to graph.c, parameters.c, optimizers.c, optimizer_state.c, statistics.c, loss.c,
+ * ranking_pairs.c, span_sums.c and update.c. */
 #ifndef FR_GRAPH_LEARNING_H
 #define FR_GRAPH_LEARNING_H
 
@@ -21,7 +21,10 @@ void fr_graph_begin_step(struct fr_graph *graph);
 
 /* ---- prior.c ---- */
 
-/* Called after the step: moves the biases according to the batch's labels. */
+/* Sums the batch's labels, for each span, if it has several lanes. */
+void fr_graph_sum_priors(const struct graph_run *run);
+/* Called after the step: moves the biases according to the batch's labels, or, if it has several
+ * lanes, according to the joined numbers. */
 void fr_graph_follow_priors(struct graph_run *run);
 /* Whether fr_graph_follow_priors will move the bias of a task. */
 bool fr_graph_follows_prior(const struct fr_graph *graph, uint32_t task);
@@ -53,21 +56,44 @@ void fr_graph_note_step(struct fr_graph *graph);
 /* Determines what the pairwise task t compares in this batch and marks it in sample_losses. The
  * result counts the pairs of all groups, including pairs beyond the bound. */
 struct fr_graph_loss fr_graph_order_pairs(const struct graph_run *run, uint32_t t);
-/* Called after fr_graph_order_pairs: adds to the gradient of the task's output and returns the sum
- * of the groups' losses without the task's weight. */
-double fr_graph_pair_loss(const struct graph_run *run, uint32_t t);
+/* Called after fr_graph_order_pairs: adds to the gradient of the task's output and computes the
+ * sums of the groups' losses, without the task's weight, for each span. */
+void fr_graph_pair_losses(const struct graph_run *run, uint32_t t);
+
+/* ---- span_sums.c ---- */
+
+/* Two functions: before the statistics are made, the spans of the lanes of options.lanes; then,
+ * when losses and parameters are known, the memory of the sums. */
+void fr_graph_begin_spans(struct fr_graph *graph, const struct fr_domains *lanes);
+void fr_graph_make_span_sums(struct fr_graph *graph);
+void fr_graph_free_span_sums(struct fr_graph *graph);
+/* For ranks: forgets the sums of the batch before; then counts what was summed. */
+void fr_graph_begin_span_sums(struct fr_graph *graph, uint32_t n_samples);
+void fr_graph_count_span_sums(struct fr_graph *graph, const struct fr_rows *rows);
+/* Two functions: the rows of a space, and the occurrences of a table; those of all ranks once their
+ * sums were joined. */
+uint64_t fr_graph_rows_of_space(const struct fr_graph *graph, uint32_t space);
+uint64_t fr_graph_occurrences(const struct fr_graph *graph, const struct fr_rows *rows, uint32_t table);
 
 /* ---- statistics.c ---- */
 
 void fr_graph_make_statistics(struct fr_graph *graph);
 void fr_graph_free_statistics(struct fr_graph *graph);
-/* Computes the statistics after the batch's trained samples, without applying them yet; false: a
- * number would not be finite. Node values must be those of the (training) forward pass. */
-bool fr_graph_stage_statistics(struct graph_run *run);
-/* Stages the statistics of standardized slots only, whose values the host has. */
+/* Sums what the batch's trained samples add to the statistics, for each span. Node values must be
+ * those of the (training) forward pass. */
+void fr_graph_sum_statistics(struct graph_run *run);
+/* Computes the statistics after the batch from the joined numbers, without applying them yet;
+ * false: a number would not be finite. */
+bool fr_graph_stage_statistics(struct fr_graph *graph);
+/* Both for standardized slots only, whose values the host has. */
 bool fr_graph_stage_standards(struct graph_run *run);
-/* Stages the statistics of a dice from its moments: sums [2 n] over `count` rows. */
-void fr_graph_stage_dice(struct fr_graph *graph, const struct node *node, const double *sums, double count);
+/* Stages the statistics of a dice from its moments: sums [2 n] over `rows` rows, at least one. */
+void fr_graph_stage_dice(struct fr_graph *graph, const struct node *node, const double *sums, uint64_t rows);
+/* For ranks: the number of dice activations; the rows that were summed for one of them; joins the
+ * numbers of standardized slots that all ranks sent into the joined numbers. */
+uint32_t fr_graph_count_dices(const struct fr_graph *graph);
+uint64_t *fr_graph_dice_rows(const struct fr_graph *graph, uint32_t dice);
+void fr_graph_join_statistics(struct fr_graph *graph, const struct sent_spans *sent);
 void fr_graph_commit_statistics(struct fr_graph *graph);
 /* The part of fr_graph_adopt for statistics. */
 enum fr_status fr_graph_adopt_statistics(struct fr_graph *graph, const bool *given, struct fr_err *err) FR_MUST_CHECK;

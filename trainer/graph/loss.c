@@ -219,15 +219,14 @@ static double logit_loss(const struct graph_run *run, uint32_t t, const struct s
     return FR_SUM(graph, t, logloss, &loss);
 }
 
-static double task_loss(const struct graph_run *run, uint32_t t)
+static double task_loss(const struct graph_run *run, uint32_t t, uint32_t span)
 {
     const struct fr_graph *graph = run->graph;
+    struct fr_lane_span lanes = fr_span_of(&graph->lanes, span);
     const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
     struct fr_lane_sum sum = {0};
-    if (fr_loss_terms(graph->conf->tasks[t].loss) == FR_TRAINS_PAIRS)
-        return fr_graph_pair_loss(run, t);
     struct samples part = {.weights = fr_graph_at_weights(run, &graph->conf->tasks[t])};
-    for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+    for (uint32_t lane = lanes.first; lane < lanes.end; lane++) {
         part.first = begin[lane].entry;
         part.n = begin[lane + 1].entry - part.first;
         if (part.n > 0)
@@ -244,10 +243,21 @@ void fr_graph_losses(struct graph_run *run)
     for (uint32_t k = 0; k < graph->n_outputs; k++)
         fr_graph_clear(graph, graph->outputs[k].gradient, graph->n_samples * sizeof(float));
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
-        const struct fr_conf_task *task = &graph->conf->tasks[t];
-        if (graph->losses[t].samples == 0)
-            continue;
-        graph->losses[t].sum = (double)task->weight * task_loss(run, t);
+        bool counts = graph->losses[t].samples > 0,
+             pairs = fr_loss_terms(graph->conf->tasks[t].loss) == FR_TRAINS_PAIRS;
+        for (uint32_t s = 0; s < graph->lanes.n_spans; s++)
+            fr_span_numbers(&graph->sums, s)[t] = counts && !pairs ? task_loss(run, t, s) : 0.0;
+        if (counts && pairs)
+            fr_graph_pair_losses(run, t);
+    }
+}
+
+void fr_graph_weigh_losses(struct fr_graph *graph)
+{
+    const struct fr_conf *conf = graph->conf;
+    for (uint32_t k = 0; k < conf->n_tasks + conf->n_losses; k++) {
+        float weight = k < conf->n_tasks ? conf->tasks[k].weight : conf->losses[k - conf->n_tasks].weight;
+        graph->losses[k].sum = (double)weight * graph->sums.joined[k];
     }
 }
 

@@ -94,7 +94,7 @@ struct parameter_state {
  * row. */
 struct loss_set {
     uint32_t losses;   /* bit set */
-    uint32_t count;    /* samples of this batch that count */
+    uint32_t count;    /* samples of this batch that count; of all ranks once sums are joined */
     uint32_t *samples; /* [capacity_samples] 1: the sample counts */
     uint32_t *groups;  /* [capacity_groups] how many of the group's samples count */
     /* where operations read samples and groups: the arrays above, or their copies on the device */
@@ -454,13 +454,15 @@ struct fr_graph {
     uint32_t *chunk_bits;
     double *loss_partial;         /* [chunks of samples, n_losses] sums of auxiliary losses */
     struct fr_graph_loss *losses; /* [n_tasks + n_losses] from the last fr_graph_train */
-    /* [workers, 2 * views_max] arguments of an interaction and their gradients */
-    struct fr_view *views;
+    struct fr_view *views;        /* [workers, 2 * views_max] of an interaction and its gradients */
     uint32_t views_max;
     float *workspace; /* [workers, workspace_floats] for gru and attention_dense */
     size_t workspace_floats;
     uint32_t n_samples, n_groups; /* of the batch of the last forward pass */
     struct lanes lanes;           /* of that batch */
+    struct span_sums sums;        /* of the last training step */
+    bool swept;                   /* its backward pass was made: table_sources.sources are filled */
+    struct row_ranks *row_ranks;  /* row_ranks.c; NULL: there was no step over ranks */
     /* [workers, FR_LANE_TREE_DEPTH, lane_floats] products of a block of kernel rows that wait to be
      * joined, and the product of one block of rows; NULL: there was no batch with several lanes */
     float *lane_products;
@@ -515,10 +517,12 @@ bool fr_graph_count_unmasked(struct graph_run *run);
  * sample_losses). */
 uint32_t fr_graph_count_losses(const struct fr_graph *graph, uint32_t losses);
 /* For all samples, fills the gradient of the weighted sum of the tasks' losses at every trained
- * output, and computes those sums. */
+ * output, and computes the sums of the losses, without their weights, for each span. */
 void fr_graph_losses(struct graph_run *run);
-/* Called after the backward pass. Returns the loss as it is shown: for each loss the mean over the
- * samples that counted, added up with the losses' weights. */
+/* Sets the losses' sums, with their weights, from the joined numbers. */
+void fr_graph_weigh_losses(struct fr_graph *graph);
+/* Called after fr_graph_weigh_losses. Returns the loss as it is shown: for each loss the mean over
+ * the samples that counted, added up with the losses' weights. */
 double fr_graph_mean_loss(const struct fr_graph *graph);
 
 /* ---- compile.c ---- */

@@ -124,6 +124,17 @@ static inline struct fr_view fr_node_extra(const struct node *node, uint32_t row
     return (struct fr_view){node->extra ? node->extra + (size_t)row * node->extra_width : NULL, node->extra_width};
 }
 
+/* backward.c: joins the numbers of chunks of samples, `stride` apart, over the lanes of a span. */
+double fr_graph_sum_chunks(const struct fr_graph *graph, uint32_t span, const double *partial, size_t stride);
+
+/* Returns where the gradient of a parameter is summed over the lanes of a span. */
+static inline float *fr_span_gradient(const struct fr_graph *graph, uint32_t parameter, uint32_t span)
+{
+    const struct span_sums *sums = &graph->sums;
+    return sums->gradients ? sums->gradients + span * sums->n_gradients + sums->gradient_at[parameter]
+                           : graph->parameter_states[parameter].gradient;
+}
+
 /* Whether the batch has so few rows that kernels are read without packing. */
 static inline bool fr_reads_directly(const struct fr_graph *graph, const struct linear *linear)
 {
@@ -148,6 +159,13 @@ static inline float *const *fr_served_rows(const struct fr_table_rows *table)
 {
     return table->served ? table->served : table->rows;
 }
+
+/* update.c: the call that updates rows of table t, without a range. */
+struct fr_row_update fr_graph_row_update(const struct graph_run *run, uint32_t t, size_t worker);
+/* row_ranks.c: steps the rows of this home with the sums that fr_graph_read_row_sums read, after
+ * fr_graph_begin_step. */
+void fr_graph_step_home_rows(struct fr_graph *graph);
+void fr_graph_free_row_ranks(struct fr_graph *graph);
 
 /* pooled_sums.c: the active sums that the node is part of; NULL: none. */
 static inline const struct row_sums *fr_sums_of(const struct variant *v, const struct node *node)

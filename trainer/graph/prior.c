@@ -72,22 +72,45 @@ static void add_labels(const struct fr_graph *graph, uint32_t t, const float *la
     }
 }
 
-/* Sums each lane from zero, joins the lanes by their tree, and adds the result. */
-static void add_lanes(const struct fr_graph *graph, uint32_t t, const float *labels, const float *weights,
-                      struct prior *prior)
+/* Where in the numbers of a span (struct span_sums) the weight of a task's labels is; that of the
+ * positives follows. */
+static size_t place_of(const struct fr_graph *graph, uint32_t t)
 {
+    return graph->conf->n_tasks + graph->conf->n_losses + 2 * (size_t)t;
+}
+
+/* Sums each lane from zero, and joins the lanes of a span by their tree. */
+static void add_lanes(const struct graph_run *run, uint32_t t, uint32_t span)
+{
+    const struct fr_graph *graph = run->graph;
+    const struct fr_conf_task *task = &graph->conf->tasks[t];
+    const float *labels = fr_graph_labels_of(run, task), *weights = fr_graph_weights_of(run, task);
+    double *numbers = fr_span_numbers(&graph->sums, span) + place_of(graph, t);
+    struct fr_lane_span lanes = fr_span_of(&graph->lanes, span);
     struct fr_lane_sum weight = {0}, positives = {0};
-    for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+    for (uint32_t lane = lanes.first; lane < lanes.end; lane++) {
         struct prior own = {0};
         if (fr_lane_entries(&graph->lanes, LEVEL_SAMPLE, lane) == 0)
             continue;
         add_labels(graph, t, labels, weights, lane, &own);
         fr_lane_sum_add(&weight, lane, own.weight);
         fr_lane_sum_add(&positives, lane, own.positives);
-        prior->samples += own.samples;
     }
-    prior->weight += fr_lane_sum_total(&weight);
-    prior->positives += fr_lane_sum_total(&positives);
+    numbers[0] = fr_lane_sum_total(&weight);
+    numbers[1] = fr_lane_sum_total(&positives);
+}
+
+static bool waits_for_labels(const struct prior *prior)
+{
+    return prior->bias != FR_NO_INDEX && prior->samples < FR_PRIOR_SAMPLES;
+}
+
+void fr_graph_sum_priors(const struct graph_run *run)
+{
+    const struct fr_graph *graph = run->graph;
+    for (uint32_t t = 0; t < graph->conf->n_tasks && graph->lanes.n > 1; t++)
+        for (uint32_t s = 0; s < graph->lanes.n_spans && waits_for_labels(&graph->tasks[t].prior); s++)
+            add_lanes(run, t, s);
 }
 
 static void follow(struct graph_run *run, uint32_t t)
@@ -95,13 +118,15 @@ static void follow(struct graph_run *run, uint32_t t)
     struct fr_graph *graph = run->graph;
     struct prior *prior = &graph->tasks[t].prior;
     const struct fr_conf_task *task = &graph->conf->tasks[t];
-    const float *labels = fr_graph_labels_of(run, task), *weights = fr_graph_weights_of(run, task);
     bool first = prior->samples == 0;
     double before = log_odds(prior);
-    if (graph->lanes.n == 1)
-        add_labels(graph, t, labels, weights, 0, prior);
-    else
-        add_lanes(graph, t, labels, weights, prior);
+    if (graph->lanes.n == 1 && !graph->sums.of_rank) {
+        add_labels(graph, t, fr_graph_labels_of(run, task), fr_graph_weights_of(run, task), 0, prior);
+    } else {
+        prior->weight += graph->sums.joined[place_of(graph, t)];
+        prior->positives += graph->sums.joined[place_of(graph, t) + 1];
+        prior->samples += graph->losses[t].samples;
+    }
     struct fr_parameter *bias = &graph->parameters[prior->bias];
     /* the average takes the change at once, because the rate of labels is no noise */
     float *both[] = {bias->values, bias->published};
@@ -113,8 +138,7 @@ static void follow(struct graph_run *run, uint32_t t)
 
 bool fr_graph_follows_prior(const struct fr_graph *graph, uint32_t task)
 {
-    const struct prior *prior = &graph->tasks[task].prior;
-    return prior->bias != FR_NO_INDEX && graph->losses[task].samples > 0 && prior->samples < FR_PRIOR_SAMPLES;
+    return graph->losses[task].samples > 0 && waits_for_labels(&graph->tasks[task].prior);
 }
 
 void fr_graph_follow_priors(struct graph_run *run)

@@ -227,21 +227,31 @@ struct fr_graph_loss fr_graph_order_pairs(const struct graph_run *run, uint32_t 
     return all;
 }
 
-double fr_graph_pair_loss(const struct graph_run *run, uint32_t t)
+/* Joins the sums of the blocks over the lanes of a span. */
+static double join_pair_blocks(const struct pair_run *p, uint32_t span)
 {
-    if (run->graph->device) {
-        device_losses(&(struct pair_run){.run = run, .task = t});
-        return 0.0;
-    }
-    struct pair_run p = pairs_of(run, t);
+    const struct fr_graph *graph = p->run->graph;
+    struct fr_lane_span lanes = fr_span_of(&graph->lanes, span);
     struct fr_lane_sum all = {0};
-    fr_graph_run_tasks(run->graph, p.begin[run->graph->lanes.n], loss_block, &p);
-    for (uint32_t lane = 0; lane < run->graph->lanes.n; lane++) {
+    for (uint32_t lane = lanes.first; lane < lanes.end; lane++) {
         double sum = 0.0;
-        for (uint32_t b = p.begin[lane]; b < p.begin[lane + 1]; b++)
-            sum += run->graph->pair_blocks[b].sum;
-        if (p.begin[lane + 1] > p.begin[lane])
+        for (uint32_t b = p->begin[lane]; b < p->begin[lane + 1]; b++)
+            sum += graph->pair_blocks[b].sum;
+        if (p->begin[lane + 1] > p->begin[lane])
             fr_lane_sum_add(&all, lane, sum);
     }
     return fr_lane_sum_total(&all);
+}
+
+void fr_graph_pair_losses(const struct graph_run *run, uint32_t t)
+{
+    const struct fr_graph *graph = run->graph;
+    if (graph->device) {
+        device_losses(&(struct pair_run){.run = run, .task = t});
+        return; /* the sums come with the device's answer */
+    }
+    struct pair_run p = pairs_of(run, t);
+    fr_graph_run_tasks(graph, p.begin[graph->lanes.n], loss_block, &p);
+    for (uint32_t s = 0; s < graph->lanes.n_spans; s++)
+        fr_span_numbers(&graph->sums, s)[t] = join_pair_blocks(&p, s);
 }

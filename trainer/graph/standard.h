@@ -17,9 +17,12 @@ struct standard {
     float missing; /* what a missing value counts as; NaN: it does not count */
     double count, staged_count;
     double *moments, *staged; /* [2 dim] mean, then M2 */
-    /* [FR_LANE_TREE_DEPTH, 1 + 2 dim] counts and moments of lanes that wait to be merged; NULL:
-     * there was no batch with several lanes */
-    double *lanes;
+    /* where in the numbers of a span (struct span_sums) the 1 + 2 dim of its samples begin: how
+     * many, then their moments */
+    size_t at;
+    /* [FR_LANE_TREE_DEPTH - 1, 1 + 2 dim] the same of lanes that wait to be merged; NULL: there
+     * was no batch with several lanes */
+    double *waiting;
 };
 
 /* Cuts x to FR_STANDARDIZE_LIMIT deviations around the mean, once both are known. */
@@ -29,7 +32,12 @@ static inline double fr_graph_cut(double x, double mean, double variance)
     return x < mean - reach ? mean - reach : x > mean + reach ? mean + reach : x;
 }
 
-/* Stages the moments after a batch with several lanes. `staged` are those before it. */
-void fr_graph_stage_lanes(const struct graph_run *run, struct standard *s);
+/* For a batch with several lanes. Computes the numbers of the slot for each span that has
+ * samples. */
+void fr_graph_sum_standard(const struct graph_run *run, struct standard *s);
+/* Joins the numbers of the slot of all ranks into the joined ones. */
+void fr_graph_join_standard(struct fr_graph *graph, struct standard *s, const struct sent_spans *sent);
+/* Merges the joined numbers into the staged moments, which are those before the batch. */
+void fr_graph_stage_lanes(const struct fr_graph *graph, struct standard *s);
 
 #endif

@@ -33,12 +33,19 @@ static void merge_moments(uint32_t dim, double *count, double *moments, double n
 struct lane_moments {
     struct fr_lane_tree tree;
     uint32_t dim;
-    double *numbers;
+    double *first, *more;
 };
+
+static struct lane_moments moments_into(struct standard *s, double *result)
+{
+    if (!s->waiting)
+        s->waiting = fr_alloc((FR_LANE_TREE_DEPTH - 1) * (1 + 2 * (size_t)s->dim), sizeof(*s->waiting));
+    return (struct lane_moments){.dim = s->dim, .first = result, .more = s->waiting};
+}
 
 static double *waiting_moments(const struct lane_moments *lanes, uint32_t at)
 {
-    return lanes->numbers + at * (1 + 2 * (size_t)lanes->dim);
+    return at == 0 ? lanes->first : lanes->more + (at - 1) * (1 + 2 * (size_t)lanes->dim);
 }
 
 static void merge_lanes(struct lane_moments *lanes, uint32_t next)
@@ -66,16 +73,14 @@ static void add_to_lane(const struct standard *s, const float *x, double *count,
     }
 }
 
-void fr_graph_stage_lanes(const struct graph_run *run, struct standard *s)
+static void sum_span(const struct graph_run *run, struct standard *s, uint32_t span)
 {
     const struct fr_graph *graph = run->graph;
     const struct fr_column *column = &run->batch->columns[s->slot];
     const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
-    struct lane_moments lanes = {.dim = s->dim};
-    if (!s->lanes)
-        s->lanes = fr_alloc(FR_LANE_TREE_DEPTH * (1 + 2 * (size_t)s->dim), sizeof(*s->lanes));
-    lanes.numbers = s->lanes;
-    for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
+    struct fr_lane_span in = fr_span_of(&graph->lanes, span);
+    struct lane_moments lanes = moments_into(s, fr_span_numbers(&graph->sums, span) + s->at);
+    for (uint32_t lane = in.first; lane < in.end; lane++) {
         if (begin[lane + 1].entry == begin[lane].entry)
             continue;
         merge_lanes(&lanes, lane);
@@ -87,11 +92,34 @@ void fr_graph_stage_lanes(const struct graph_run *run, struct standard *s)
                             moments + 1);
     }
     merge_lanes(&lanes, FR_LANES_MAX);
-    double added = lanes.numbers[0], kept = FR_EFFECTIVE_COUNT_MAX - added;
+}
+
+void fr_graph_sum_standard(const struct graph_run *run, struct standard *s)
+{
+    for (uint32_t span = 0; span < run->graph->lanes.n_spans; span++)
+        if (fr_span_present(&run->graph->lanes, span))
+            sum_span(run, s, span);
+}
+
+void fr_graph_join_standard(struct fr_graph *graph, struct standard *s, const struct sent_spans *sent)
+{
+    struct lane_moments lanes = moments_into(s, graph->sums.joined + s->at);
+    for (uint32_t i = 0; i < sent->n; i++) {
+        merge_lanes(&lanes, sent->lanes[i]);
+        double *moments = waiting_moments(&lanes, fr_lane_tree_push(&lanes.tree, sent->lanes[i]));
+        memcpy(moments, sent->numbers[i] + s->at * sizeof(*moments), (1 + 2 * (size_t)s->dim) * sizeof(*moments));
+    }
+    merge_lanes(&lanes, FR_LANES_MAX);
+}
+
+void fr_graph_stage_lanes(const struct fr_graph *graph, struct standard *s)
+{
+    const double *joined = graph->sums.joined + s->at;
+    double added = joined[0], kept = FR_EFFECTIVE_COUNT_MAX - added;
     if (s->staged_count > kept) {
         for (uint32_t j = 0; j < s->dim; j++)
             s->staged[s->dim + j] *= kept / s->staged_count;
         s->staged_count = kept;
     }
-    merge_moments(s->dim, &s->staged_count, s->staged, added, lanes.numbers + 1);
+    merge_moments(s->dim, &s->staged_count, s->staged, added, joined + 1);
 }

@@ -39,6 +39,9 @@
 /* A dice activation. */
 struct dice {
     uint32_t n, mean; /* mean: the parameter; the next one is the variance */
+    uint32_t set;     /* the loss set of the losses after the layer */
+    size_t at;        /* where in the numbers of a span (struct span_sums) its 2 n sums begin */
+    uint64_t rows;    /* rows in these sums; of all ranks once sums are joined */
     double weight, staged_weight;
     double *moments, *staged; /* [2 n] weight times E[x], then weight times E[x^2] */
     bool is_staged;
@@ -51,7 +54,8 @@ struct statistics {
     double *partial;  /* [chunks][2 n] sums, then sums of squares, of the dice being computed */
     uint64_t *counts; /* [chunks] */
     size_t capacity_partial, capacity_chunks;
-    bool *finite; /* [n_standards] */
+    bool *finite;    /* [n_standards] */
+    bool one_by_one; /* this batch has one lane */
 };
 
 /* ---- life ---- */
@@ -60,6 +64,11 @@ static bool is_mean(const struct fr_parameter *p)
 {
     const char *slash = strrchr(p->name, '/');
     return !p->trained && slash && strcmp(slash, "/mean") == 0;
+}
+
+static bool is_dice(const struct node *node)
+{
+    return node->kind == NODE_ACTIVATE && fr_activation_has_statistics(node->activation) && node->reached;
 }
 
 static void add_standard(struct fr_graph *graph, uint32_t slot, uint32_t mean)
@@ -71,6 +80,26 @@ static void add_standard(struct fr_graph *graph, uint32_t slot, uint32_t mean)
     *s = (struct standard){.slot = slot, .dim = graph->conf->slots[slot].dim, .mean = mean, .missing = missing[0]};
     s->moments = fr_alloc(2 * (size_t)s->dim, sizeof(*s->moments));
     s->staged = fr_alloc(2 * (size_t)s->dim, sizeof(*s->staged));
+    s->at = graph->sums.n_numbers;
+    graph->sums.n_numbers += 1 + 2 * (size_t)s->dim;
+}
+
+static void add_dice(struct fr_graph *graph, uint32_t mean)
+{
+    struct statistics *all = graph->statistics;
+    struct dice *d = &all->dices[all->n_dices++];
+    *d = (struct dice){.n = (uint32_t)graph->parameters[mean].n_values, .mean = mean};
+    d->staged = fr_alloc(2 * (size_t)d->n, sizeof(*d->staged));
+    d->moments = fr_alloc(2 * (size_t)d->n, sizeof(*d->moments));
+    d->weight = 1.0 - DICE_KEEP;
+    for (uint32_t j = 0; j < d->n; j++)
+        d->moments[d->n + j] = d->weight;
+    /* the losses after a layer are the same in every variant */
+    for (uint32_t n = 0; n < graph->variant->n_nodes; n++)
+        if (is_dice(&graph->variant->nodes[n]) && graph->variant->nodes[n].mean == (int32_t)mean)
+            d->set = graph->variant->nodes[n].set;
+    d->at = graph->sums.n_numbers;
+    graph->sums.n_numbers += 2 * (size_t)d->n;
 }
 
 void fr_graph_make_statistics(struct fr_graph *graph)
@@ -80,17 +109,11 @@ void fr_graph_make_statistics(struct fr_graph *graph)
     all->standards = fr_alloc(conf->n_slots, sizeof(*all->standards));
     all->finite = fr_alloc(conf->n_slots, sizeof(*all->finite));
     all->dices = fr_alloc(graph->n_parameters, sizeof(*all->dices));
-    for (uint32_t p = 0; p < graph->n_parameters; p++) {
-        if (!is_mean(&graph->parameters[p]) || !graph->parameter_states[p].conf)
-            continue;
-        struct dice *d = &all->dices[all->n_dices++];
-        *d = (struct dice){.n = (uint32_t)graph->parameters[p].n_values, .mean = p};
-        d->staged = fr_alloc(2 * (size_t)d->n, sizeof(*d->staged));
-        d->moments = fr_alloc(2 * (size_t)d->n, sizeof(*d->moments));
-        d->weight = 1.0 - DICE_KEEP;
-        for (uint32_t j = 0; j < d->n; j++)
-            d->moments[d->n + j] = d->weight;
-    }
+    for (uint32_t p = 0; p < graph->n_parameters; p++)
+        if (is_mean(&graph->parameters[p]) && graph->parameter_states[p].conf)
+            add_dice(graph, p);
+    /* standardized slots follow, whose moments are merged */
+    graph->sums.n_added = graph->sums.n_numbers;
     /* the parameters of slots come last, three for each slot, in the order of slots */
     uint32_t mean = (uint32_t)graph->n_parameters;
     for (uint32_t s = 0; s < conf->n_slots; s++)
@@ -111,7 +134,7 @@ void fr_graph_free_statistics(struct fr_graph *graph)
     for (uint32_t i = 0; i < all->n_standards; i++) {
         free(all->standards[i].moments);
         free(all->standards[i].staged);
-        free(all->standards[i].lanes);
+        free(all->standards[i].waiting);
     }
     for (uint32_t i = 0; i < all->n_dices; i++) {
         free(all->dices[i].moments);
@@ -153,21 +176,39 @@ static float published_variance(const struct standard *s, double count, const do
     return count > 0.0 ? (float)(moments[s->dim + j] / count) : 1.0f;
 }
 
-static void stage_standard(void *context, size_t index, size_t worker)
+static void begin_staging(struct standard *s)
+{
+    s->staged_count = s->count;
+    memcpy(s->staged, s->moments, 2 * (size_t)s->dim * sizeof(*s->staged));
+}
+
+static void sum_standard(void *context, size_t index, size_t worker)
 {
     const struct graph_run *run = context;
     const struct fr_graph *graph = run->graph;
     struct standard *s = &graph->statistics->standards[index];
     const struct fr_column *column = &run->batch->columns[s->slot];
     (void)worker;
-    s->staged_count = s->count;
-    memcpy(s->staged, s->moments, 2 * (size_t)s->dim * sizeof(*s->staged));
-    if (graph->lanes.n > 1)
-        fr_graph_stage_lanes(run, s);
-    for (uint32_t i = 0; i < run->batch->n_samples && graph->lanes.n == 1; i++) {
+    if (graph->lanes.n > 1) {
+        fr_graph_sum_standard(run, s);
+        return;
+    }
+    begin_staging(s);
+    for (uint32_t i = 0; i < run->batch->n_samples; i++) {
         size_t entry = column->shared ? run->batch->group_of[i] : i;
         if (graph->trained[i])
             add_sample(s, column->dense + entry * s->dim);
+    }
+}
+
+static void stage_standard(void *context, size_t index, size_t worker)
+{
+    const struct fr_graph *graph = context;
+    struct standard *s = &graph->statistics->standards[index];
+    (void)worker;
+    if (!graph->statistics->one_by_one) {
+        begin_staging(s);
+        fr_graph_stage_lanes(graph, s);
     }
     bool finite = true;
     for (uint32_t j = 0; j < s->dim; j++)
@@ -254,9 +295,9 @@ struct dice_pace {
     double keep, rest;
 };
 
-static struct dice_pace dice_pace(const struct fr_graph *graph, const struct node *node, struct dice *d)
+static struct dice_pace dice_pace(const struct fr_graph *graph, struct dice *d)
 {
-    double keep = fr_power_of_ratio(DICE_KEEP, graph->loss_sets[node->set].count, graph->conf->ingest.batch_size);
+    double keep = fr_power_of_ratio(DICE_KEEP, graph->loss_sets[d->set].count, graph->conf->ingest.batch_size);
     d->staged_weight = keep * d->weight + (1.0 - keep);
     return (struct dice_pace){keep, 1.0 - keep};
 }
@@ -267,22 +308,7 @@ static bool stage_moment(struct dice *d, const struct dice_pace *pace, uint32_t 
     return isfinite((float)d->staged[j]);
 }
 
-/* Joins the numbers at `partial` of all chunks, which are `stride` apart. */
-static double sum_of_chunks(const struct fr_graph *graph, const double *partial, size_t stride)
-{
-    const struct lane_begin *begin = graph->lanes.begin[LEVEL_SAMPLE];
-    struct fr_lane_sum all = {0};
-    for (uint32_t lane = 0; lane < graph->lanes.n; lane++) {
-        double sum = 0.0;
-        for (uint32_t c = begin[lane].chunk; c < begin[lane + 1].chunk; c++)
-            sum += partial[c * stride];
-        if (begin[lane + 1].chunk > begin[lane].chunk)
-            fr_lane_sum_add(&all, lane, sum);
-    }
-    return fr_lane_sum_total(&all);
-}
-
-static bool stage_dice(const struct graph_run *run, const struct node *node, struct dice *d)
+static void sum_dice(const struct graph_run *run, const struct node *node, struct dice *d)
 {
     struct fr_graph *graph = run->graph;
     struct statistics *all = graph->statistics;
@@ -297,27 +323,33 @@ static bool stage_dice(const struct graph_run *run, const struct node *node, str
     }
     struct dice_run dice = {run, node};
     fr_graph_run_tasks(graph, chunks, sum_chunk, &dice);
-    double count = 0.0;
+    d->rows = 0;
     for (size_t c = 0; c < chunks; c++)
-        count += (double)all->counts[c];
-    if (count == 0.0)
-        return true;
-    struct dice_pace pace = dice_pace(graph, node, d);
+        d->rows += all->counts[c];
+    for (uint32_t s = 0; s < graph->lanes.n_spans; s++)
+        for (uint32_t j = 0; j < 2 * d->n; j++)
+            fr_span_numbers(&graph->sums, s)[d->at + j] =
+                fr_graph_sum_chunks(graph, s, all->partial + j, 2 * (size_t)d->n);
+}
+
+/* false: a number is not finite. */
+static bool stage_dice(const struct fr_graph *graph, struct dice *d, const double *sums)
+{
     bool finite = true;
-    for (uint32_t j = 0; j < 2 * d->n; j++) {
-        finite &= stage_moment(d, &pace, j, sum_of_chunks(graph, all->partial + j, 2 * (size_t)d->n), count);
-    }
+    if (d->rows == 0)
+        return true;
+    struct dice_pace pace = dice_pace(graph, d);
+    for (uint32_t j = 0; j < 2 * d->n; j++)
+        finite &= stage_moment(d, &pace, j, sums[j], (double)d->rows);
     d->is_staged = true;
     return finite;
 }
 
-void fr_graph_stage_dice(struct fr_graph *graph, const struct node *node, const double *sums, double count)
+void fr_graph_stage_dice(struct fr_graph *graph, const struct node *node, const double *sums, uint64_t rows)
 {
     struct dice *d = dice_of(graph->statistics, node->mean);
-    struct dice_pace pace = dice_pace(graph, node, d);
-    for (uint32_t j = 0; j < 2 * d->n; j++)
-        (void)stage_moment(d, &pace, j, sums[j], count); /* the step has checked the sums */
-    d->is_staged = true;
+    d->rows = rows;
+    (void)stage_dice(graph, d, sums); /* the step has checked the sums */
 }
 
 static void publish_dice(struct fr_graph *graph, const struct dice *d)
@@ -333,31 +365,74 @@ static void publish_dice(struct fr_graph *graph, const struct dice *d)
 
 /* ---- a batch ---- */
 
-bool fr_graph_stage_standards(struct graph_run *run)
+/* Clears what an earlier batch staged. */
+static void sum_standards(struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;
     struct statistics *all = graph->statistics;
+    all->one_by_one = graph->lanes.n == 1;
+    fr_graph_run_tasks(graph, all->n_standards, sum_standard, run);
+    for (uint32_t i = 0; i < all->n_dices; i++) {
+        all->dices[i].rows = 0;
+        all->dices[i].is_staged = false;
+    }
+}
+
+static bool stage_standards(struct fr_graph *graph)
+{
+    struct statistics *all = graph->statistics;
     bool finite = true;
-    fr_graph_run_tasks(graph, all->n_standards, stage_standard, run);
+    fr_graph_run_tasks(graph, all->n_standards, stage_standard, graph);
     for (uint32_t i = 0; i < all->n_standards; i++)
         finite &= all->finite[i];
-    for (uint32_t i = 0; i < all->n_dices; i++)
-        all->dices[i].is_staged = false;
     return finite;
 }
 
-bool fr_graph_stage_statistics(struct graph_run *run)
+bool fr_graph_stage_standards(struct graph_run *run)
+{
+    sum_standards(run);
+    return stage_standards(run->graph);
+}
+
+void fr_graph_sum_statistics(struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;
-    struct statistics *all = graph->statistics;
     const struct variant *v = graph->variant;
-    bool finite = fr_graph_stage_standards(run);
-    for (uint32_t n = 0; n < v->n_nodes && all->n_dices > 0; n++) {
-        const struct node *node = &v->nodes[n];
-        if (node->kind == NODE_ACTIVATE && fr_activation_has_statistics(node->activation) && node->reached)
-            finite &= stage_dice(run, node, dice_of(all, node->mean));
-    }
+    sum_standards(run);
+    for (uint32_t n = 0; n < v->n_nodes && graph->statistics->n_dices > 0; n++)
+        if (is_dice(&v->nodes[n]))
+            sum_dice(run, &v->nodes[n], dice_of(graph->statistics, v->nodes[n].mean));
+}
+
+bool fr_graph_stage_statistics(struct fr_graph *graph)
+{
+    struct statistics *all = graph->statistics;
+    bool finite = stage_standards(graph);
+    for (uint32_t i = 0; i < all->n_dices; i++)
+        finite &= stage_dice(graph, &all->dices[i], graph->sums.joined + all->dices[i].at);
     return finite;
+}
+
+/* ---- over ranks ---- */
+
+uint32_t fr_graph_count_dices(const struct fr_graph *graph)
+{
+    return graph->statistics->n_dices;
+}
+
+uint64_t *fr_graph_dice_rows(const struct fr_graph *graph, uint32_t dice)
+{
+    return &graph->statistics->dices[dice].rows;
+}
+
+void fr_graph_join_statistics(struct fr_graph *graph, const struct sent_spans *sent)
+{
+    struct statistics *all = graph->statistics;
+    all->one_by_one = false;
+    for (uint32_t i = 0; i < all->n_standards; i++)
+        fr_graph_join_standard(graph, &all->standards[i], sent);
+    for (uint32_t i = 0; i < all->n_dices; i++)
+        all->dices[i].is_staged = false;
 }
 
 /* Notes a change of `n` parameters that begin with the mean; the variance follows, and for a

@@ -1,12 +1,13 @@
 /* Finds the samples that made fr_graph_train refuse a batch: the values and gradients of the
  * refused pass are examined sample by sample.
  *
- * Three examinations, each made only if the previous one found no suspect, so that as few
- * samples as possible are left out: first, single numbers that are not finite or exceed the
- * bound (logits, then the outputs' gradients, then every node's values and gradients, and their
- * contributions to parameters and to rows); second, squares that a statistic cannot hold; third,
- * numbers above a share of the bound (the bound divided by the number of summands), without
- * which no sum can exceed the bound.
+ * The caller makes the examinations one after another until one finds a suspect, so that as few
+ * samples as possible are left out: single numbers that are not finite or exceed the bound
+ * (logits, then the outputs' gradients, then every node's values and gradients, and their
+ * contributions to parameters and to rows); then squares that a statistic cannot hold; then
+ * numbers above a share of the bound (the bound divided by the number of summands, which are those
+ * of all ranks), without which no sum can exceed the bound. With several ranks, each examines its
+ * own samples, and a suspect of any rank ends the examinations of all.
  *
  * A sample is a suspect by its own rows. Rows of a group belong to all its samples, but a bad
  * row of a group usually has its cause in one of the samples. The group's trained samples are
@@ -22,16 +23,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "learning.h"
 #include "ops/pooling.h"
 #include "passes.h"
-
-enum look { LOOK_ALONE, LOOK_SQUARES, LOOK_SHARES, LOOKS };
 
 struct search {
     const struct fr_graph *graph;
     const struct fr_batch *batch;
     const struct fr_rows *rows;
-    enum look look;
+    enum fr_suspect_look look;
     struct fr_suspect *samples, *groups; /* [n_samples], [n_groups] */
 };
 
@@ -52,7 +52,7 @@ static uint32_t count(const struct search *s)
 /* Returns the limit of one of `n` summands in the present examination. */
 static double bound(const struct search *s, uint64_t n)
 {
-    return s->look == LOOK_SHARES && n > 0 ? (double)FR_GRADIENT_MAX / (double)n : (double)FR_GRADIENT_MAX;
+    return s->look == FR_SUSPECT_LOOK_SHARES && n > 0 ? (double)FR_GRADIENT_MAX / (double)n : (double)FR_GRADIENT_MAX;
 }
 
 /* Whether x, which may be NaN, exceeds a limit. */
@@ -142,13 +142,14 @@ static void check_rows(const struct search *s, const struct node *node, const st
     uint32_t t = (uint32_t)s->graph->conf->slots[node->slot].table;
     uint64_t readers = s->graph->variant->tables[t].source_begin[s->graph->tables[t].n_groups];
     double given = gradient * largest_coefficient(s, node, own->number);
-    if (over(given, bound(s, readers * s->rows->tables[t].n_occurrences)))
+    if (over(given, bound(s, readers * fr_graph_occurrences(s->graph, s->rows, t))))
         suspect(own->entry, FR_SUSPECT_ROW, (uint32_t)node->slot);
 }
 
 static void check_own(const struct search *s, const struct node *node, const struct own *own)
 {
     const struct variant *v = s->graph->variant;
+    uint64_t summands = fr_graph_rows_of_space(s->graph, node->space);
     bool leaf = node->kind == NODE_POOLED || node->kind == NODE_SEQUENCE;
     uint32_t slot = node->slot >= 0 && (leaf || node->kind == NODE_DENSE) ? (uint32_t)node->slot : FR_SUSPECT_NOWHERE;
     if (!isfinite(largest(s, own->count, node->width, fr_node_values(v, node, own->begin))))
@@ -158,7 +159,7 @@ static void check_own(const struct search *s, const struct node *node, const str
     double gradient = largest(s, own->count, node->width, fr_node_gradients(v, node, own->begin));
     if (over(gradient, (double)FR_GRADIENT_MAX))
         suspect(own->entry, FR_SUSPECT_GRADIENT, slot);
-    if (reads_parameters(node) && over(given_to_parameters(s, node, own), bound(s, v->spaces[node->space].rows)))
+    if (reads_parameters(node) && over(given_to_parameters(s, node, own), bound(s, summands)))
         suspect(own->entry, FR_SUSPECT_GRADIENT, slot);
     if (leaf)
         check_rows(s, node, own, gradient);
@@ -193,7 +194,7 @@ static void check_node(const struct search *s, const struct node *node)
         }
         if (own.count == 0 || own.entry->why != FR_SUSPECT_NONE)
             continue;
-        if (s->look == LOOK_SQUARES)
+        if (s->look == FR_SUSPECT_LOOK_SQUARES)
             check_squares(s, node, &own);
         else
             check_own(s, node, &own);
@@ -216,43 +217,41 @@ static void pass_on_to_samples(const struct search *s)
     }
 }
 
-static uint32_t find_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
-                              struct fr_suspect *suspects)
+static void check_nodes(struct search *s)
 {
-    struct search s = {.graph = graph, .batch = batch, .rows = rows, .samples = suspects};
-    memset(suspects, 0, batch->n_samples * sizeof(*suspects));
-    check_logits(&s);
-    if (count(&s) > 0)
-        return count(&s); /* there were no gradients yet */
-    check_output_gradients(&s);
-    if (count(&s) > 0)
-        return count(&s);
-    s.groups = fr_alloc(graph->n_groups ? graph->n_groups : 1, sizeof(*s.groups));
-    for (; s.look < LOOKS && count(&s) == 0; s.look++) {
-        for (uint32_t n = 0; n < graph->variant->n_nodes; n++)
-            if (graph->variant->nodes[n].width > 0)
-                check_node(&s, &graph->variant->nodes[n]);
-        pass_on_to_samples(&s);
-    }
-    free(s.groups);
-    return count(&s);
+    const struct fr_graph *graph = s->graph;
+    fr_graph_write_sums(&(struct graph_run){.graph = (struct fr_graph *)(uintptr_t)graph,
+                                            .batch = s->batch,
+                                            .rows = s->rows,
+                                            .at_batch = s->batch,
+                                            .at_rows = s->rows});
+    s->groups = fr_alloc(graph->n_groups ? graph->n_groups : 1, sizeof(*s->groups));
+    for (uint32_t n = 0; n < graph->variant->n_nodes; n++)
+        if (graph->variant->nodes[n].width > 0)
+            check_node(s, &graph->variant->nodes[n]);
+    pass_on_to_samples(s);
+    free(s->groups);
 }
 
 uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
-                           struct fr_suspect *suspects)
+                           enum fr_suspect_look look, struct fr_suspect *suspects)
 {
-    FR_CHECK(graph->n_samples == batch->n_samples);
+    struct search s = {.graph = graph, .batch = batch, .rows = rows, .look = look, .samples = suspects};
+    FR_CHECK(graph->n_samples == batch->n_samples && look < FR_SUSPECT_LOOKS);
+    if (batch->n_samples == 0)
+        return 0;
+    memset(suspects, 0, batch->n_samples * sizeof(*suspects));
     if (graph->device)
         fr_graph_device_borrow(graph);
-    fr_graph_write_sums(&(struct graph_run){.graph = (struct fr_graph *)(uintptr_t)graph,
-                                            .batch = batch,
-                                            .rows = rows,
-                                            .at_batch = batch,
-                                            .at_rows = rows});
-    uint32_t n = find_suspects(graph, batch, rows, suspects);
+    if (look == FR_SUSPECT_LOOK_LOGITS)
+        check_logits(&s);
+    else if (look == FR_SUSPECT_LOOK_OUTPUTS)
+        check_output_gradients(&s);
+    else
+        check_nodes(&s);
     if (graph->device)
         fr_graph_device_return(graph);
-    return n;
+    return count(&s);
 }
 
 /* ---- texts ---- */

@@ -10,6 +10,7 @@
  *
  * Owner thread: the graph's; a block of values or of unique keys belongs to one worker. Rows are
  * reached by pointers, wherever they are. */
+#include "graph/ranks.h"
 #include "graph/step_view.h"
 #include "learning.h"
 #include "ops/pooling.h"
@@ -26,7 +27,7 @@ static uint32_t readers_of(const struct graph_run *run, uint32_t t)
     return graph->variant->tables[t].source_begin[graph->tables[t].n_groups];
 }
 
-static struct fr_row_update row_update(const struct graph_run *run, uint32_t t, size_t worker)
+struct fr_row_update fr_graph_row_update(const struct graph_run *run, uint32_t t, size_t worker)
 {
     const struct fr_graph *graph = run->graph;
     const struct table_sources *sources = &graph->variant->tables[t];
@@ -55,7 +56,7 @@ static struct fr_row_update row_task(const struct graph_run *run, size_t index, 
     uint32_t t = 0;
     while (graph->row_block_begin[t + 1] <= index)
         t++;
-    struct fr_row_update update = row_update(run, t, worker);
+    struct fr_row_update update = fr_graph_row_update(run, t, worker);
     uint32_t n = run->rows->tables[t].n_unique;
     update.begin = (uint32_t)(index - graph->row_block_begin[t]) * FR_UNIQUE_BLOCK;
     update.end = n - update.begin < FR_UNIQUE_BLOCK ? n : update.begin + FR_UNIQUE_BLOCK;
@@ -133,17 +134,21 @@ static double largest_coefficient(const struct graph_run *run, uint32_t t)
     return largest;
 }
 
+/* Returns an upper bound of the gradient of each row of table t. */
+static double row_bound(const struct graph_run *run, uint32_t t)
+{
+    uint32_t readers = readers_of(run, t);
+    return readers == 0 ? 0.0
+                        : (double)fr_bits_f32(run->leaf_bits) * largest_coefficient(run, t) *
+                              (double)run->rows->tables[t].n_occurrences * (double)readers;
+}
+
 static bool rows_finite(const struct graph_run *run, uint32_t n_row_tasks)
 {
     const struct fr_graph *graph = run->graph;
     bool bounded = true;
-    for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
-        if (readers_of(run, t) == 0)
-            continue;
-        double bound = (double)fr_bits_f32(run->leaf_bits) * largest_coefficient(run, t) *
-                       (double)run->rows->tables[t].n_occurrences * (double)readers_of(run, t);
-        bounded &= bound <= (double)FR_GRADIENT_MAX;
-    }
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
+        bounded &= row_bound(run, t) <= (double)FR_GRADIENT_MAX;
     if (bounded)
         return true;
     for (uint32_t w = 0; w < graph->workers; w++)
@@ -161,7 +166,7 @@ float fr_graph_row_gradient(struct fr_graph *graph, const struct fr_batch *batch
     const struct graph_run run = {.graph = graph, .batch = batch, .rows = rows};
     if (readers_of(&run, table) == 0)
         return 0.0f;
-    struct fr_row_update update = row_update(&run, table, 0);
+    struct fr_row_update update = fr_graph_row_update(&run, table, 0);
     update.begin = unique;
     update.end = unique + 1;
     return fr_bits_f32(graph->ops->check_rows(&update));
@@ -207,20 +212,32 @@ static void update_task(void *context, size_t index, size_t worker)
         average_block(state->average + task->begin, update.values, update.n, state->share);
 }
 
+/* Computes the sums of the batch for each span of lanes; false: a gradient of an output is unfit,
+ * and there are none. */
+static bool compute_sums(struct graph_run *run)
+{
+    fr_graph_forward_training(run);
+    fr_graph_losses(run);
+    fr_graph_fill_sets(run);
+    if (!output_gradients_finite(run->graph))
+        return false;
+    fr_graph_backward(run);
+    fr_graph_sum_statistics(run);
+    fr_graph_sum_priors(run);
+    return true;
+}
+
 /* Computes the gradients, and checks whether all numbers are fit for a step. */
 static enum fr_status compute_step(struct graph_run *run, uint32_t *n_row_tasks, double *loss)
 {
     struct fr_graph *graph = run->graph;
-    fr_graph_forward_training(run);
-    fr_graph_losses(run);
-    fr_graph_fill_sets(run);
-    if (!output_gradients_finite(graph))
+    if (!compute_sums(run))
         return FR_E_NONFINITE;
-    fr_graph_backward(run);
+    fr_graph_weigh_losses(graph);
     double value = fr_graph_mean_loss(graph);
     *n_row_tasks = count_row_tasks(run);
     if (!isfinite(value) || run->parameter_bits > fr_f32_bits(FR_GRADIENT_MAX) || !rows_finite(run, *n_row_tasks) ||
-        !fr_graph_stage_statistics(run))
+        !fr_graph_stage_statistics(graph))
         return FR_E_NONFINITE;
     *loss = value;
     return FR_OK;
@@ -255,6 +272,17 @@ void fr_graph_train_begin(struct fr_graph *graph, const struct fr_batch *batch, 
         fr_graph_device_begin(&(struct graph_run){.graph = graph, .batch = batch, .rows = rows, .training = true});
 }
 
+/* What follows the updates of values and rows. */
+static void finish_step(struct graph_run *run)
+{
+    struct fr_graph *graph = run->graph;
+    fr_graph_commit_statistics(graph);
+    fr_graph_follow_priors(run);
+    graph->steps++;
+    graph->trained_samples += graph->n_trained;
+    fr_graph_note_step(graph);
+}
+
 enum fr_status fr_graph_train_finish(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                                      double *loss)
 {
@@ -276,14 +304,49 @@ enum fr_status fr_graph_train_finish(struct fr_graph *graph, const struct fr_bat
             return status;
         fr_graph_begin_step(graph);
         fr_graph_run_tasks(graph, (size_t)graph->n_dense_tasks + n_row_tasks, update_task, &run);
-        fr_graph_commit_statistics(graph);
-        fr_graph_follow_priors(&run);
-        graph->steps++;
-        graph->trained_samples += graph->n_trained;
-        fr_graph_note_step(graph);
+        finish_step(&run);
         graph->times.update_ns += now_ns(graph) - computed_ns;
     }
     if (loss)
         *loss = value;
     return FR_OK;
+}
+
+/* ---- the same over several ranks ---- */
+
+void fr_graph_sum(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows)
+{
+    struct graph_run run = {
+        .graph = graph, .batch = batch, .rows = rows, .at_batch = batch, .at_rows = rows, .training = true};
+    struct span_sums *sums = &graph->sums;
+    FR_CHECK(sums->of_rank);
+    fr_graph_begin_span_sums(graph, batch->n_samples);
+    if (batch->n_samples == 0)
+        return;
+    FR_CHECK(graph->n_samples == batch->n_samples && graph->lanes.n == fr_conf_domains(graph->conf));
+    sums->unfit = logits_finite(graph) ? 0 : UNFIT_LOGITS;
+    if (sums->unfit)
+        return;
+    uint64_t began_ns = now_ns(graph);
+    fr_graph_mark_trained(&run);
+    (void)fr_graph_count_unmasked(&run); /* samples of other ranks may count */
+    sums->unfit = compute_sums(&run) ? 0 : UNFIT_GRADIENTS;
+    for (uint32_t t = 0; t < graph->conf->n_tables && !sums->unfit; t++)
+        sums->row_bounds[t] = row_bound(&run, t);
+    fr_graph_count_span_sums(graph, rows);
+    graph->times.backward_ns += now_ns(graph) - began_ns;
+}
+
+void fr_graph_step(struct fr_graph *graph)
+{
+    struct graph_run run = {.graph = graph};
+    if (!graph->sums.steps)
+        return;
+    uint64_t began_ns = now_ns(graph);
+    fr_graph_begin_step(graph);
+    fr_graph_run_tasks(graph, graph->n_dense_tasks, update_task, &run);
+    fr_graph_step_home_rows(graph);
+    finish_step(&run);
+    graph->sums.steps = false;
+    graph->times.update_ns += now_ns(graph) - began_ns;
 }

@@ -2,6 +2,7 @@
  * and grouped, learns the same; what is refused changes nothing; where rows are changes no bit. */
 #include "device/twins.h"
 
+#include "graph/looks.h"
 #include "graph/networks.h"
 
 enum { SAMPLES = 40, STEPS = 3, VOCABULARY = 60 };
@@ -144,7 +145,7 @@ static void a_refused_step_changes_nothing_and_names_the_same_samples(void **sta
         twin->fx.batch.columns[5].dense[2 * 11] = -3e38f;
         fr_graph_forward(twin->graph, &twin->fx.batch, &twin->fx.rows);
         assert_int_equal(fr_graph_train(twin->graph, &twin->fx.batch, &twin->fx.rows, NULL), FR_E_NONFINITE);
-        n[i] = fr_graph_suspects(twin->graph, &twin->fx.batch, &twin->fx.rows, found[i]);
+        n[i] = find_suspects(twin->graph, &twin->fx.batch, &twin->fx.rows, found[i]);
         assert_true(tw_hash(twin) == before);
         make(twin, false, 3);
         (void)tw_step(twin); /* learning continues */

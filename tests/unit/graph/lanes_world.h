@@ -97,12 +97,10 @@ static inline void lx_keep(void *array, size_t size, uint32_t first, uint32_t n)
     memmove(array, (char *)array + first * size, n * size);
 }
 
-/* Makes the batch one of only one of its lanes: with one lane, or with as many as it had, of which
- * the others are empty. */
-static inline void lx_keep_lane(struct fixture *fx, uint32_t lane, bool alone)
+/* Makes the batch one of groups [g, g + groups) only. */
+static inline void lx_keep_groups(struct fixture *fx, uint32_t g, uint32_t groups)
 {
     struct fr_batch *b = &fx->batch;
-    uint32_t g = fr_batch_lane_begin(b, lane), groups = fr_batch_lane_begin(b, lane + 1) - g, lanes = b->n_lanes;
     uint32_t s = b->group_begin[g], n = b->group_begin[g + groups] - s;
     for (uint32_t k = 0; k < b->n_slots; k++) {
         struct fr_column *c = &b->columns[k];
@@ -131,7 +129,28 @@ static inline void lx_keep_lane(struct fixture *fx, uint32_t lane, bool alone)
     b->n_samples = n;
     b->n_groups = groups;
     fx_resolve(fx);
+}
+
+/* Makes the batch one of only one of its lanes: with one lane, or with as many as it had, of which
+ * the others are empty. */
+static inline void lx_keep_lane(struct fixture *fx, uint32_t lane, bool alone)
+{
+    uint32_t begin = fr_batch_lane_begin(&fx->batch, lane), lanes = fx->batch.n_lanes;
+    lx_keep_groups(fx, begin, fr_batch_lane_begin(&fx->batch, lane + 1) - begin);
     lx_divide(fx, alone ? 1 : lanes, SPLIT_ONE_LANE, alone ? 0 : lane);
+}
+
+/* Makes the batch the one of a rank that has only some of the lanes; the others are empty. */
+static inline void lx_keep_lanes(struct fixture *fx, struct fr_domains kept)
+{
+    struct fr_batch *b = &fx->batch;
+    uint32_t begin = fr_batch_lane_begin(b, kept.first), end = fr_batch_lane_begin(b, kept.end);
+    for (uint32_t l = 0; l < b->n_lanes; l++) {
+        uint32_t at = fr_batch_lane_begin(b, l);
+        b->lane_begin[l] = at < begin ? 0 : at > end ? end - begin : at - begin;
+    }
+    lx_keep_groups(fx, begin, end - begin);
+    lx_order_rows(fx);
 }
 
 /* ---- gradients of rows ---- */

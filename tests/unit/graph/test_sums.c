@@ -2,6 +2,7 @@
  * and a refusal names the same samples. */
 #include "../../../trainer/graph/passes.h"
 #include "fixture.h"
+#include "looks.h"
 
 #define SUMS_HEAD(table)                                                                                               \
     "version: 1\nmodel: test\nstate_dir: nowhere\n"                                                                    \
@@ -153,7 +154,7 @@ static void refuse(const struct summed *network, const struct fr_ops *ops, float
     fr_graph_forward(graph, &fx.batch, &fx.rows);
     out->status = fr_graph_train(graph, &fx.batch, &fx.rows, &out->losses);
     if (out->status != FR_OK)
-        out->n_suspects = fr_graph_suspects(graph, &fx.batch, &fx.rows, out->suspects);
+        out->n_suspects = find_suspects(graph, &fx.batch, &fx.rows, out->suspects);
     out->hash = fx_hash(&fx, graph);
     fr_graph_free(graph);
     fx_release(&fx);

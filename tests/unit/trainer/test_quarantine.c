@@ -7,13 +7,13 @@
 /* Wrapped by the linker: with nothing_is_suspect, refused batches are tried in halves. */
 static bool nothing_is_suspect;
 uint32_t __real_fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch,
-                                  const struct fr_rows *rows, struct fr_suspect *found);
+                                  const struct fr_rows *rows, enum fr_suspect_look look, struct fr_suspect *found);
 uint32_t __wrap_fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch,
-                                  const struct fr_rows *rows, struct fr_suspect *found);
+                                  const struct fr_rows *rows, enum fr_suspect_look look, struct fr_suspect *found);
 uint32_t __wrap_fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch,
-                                  const struct fr_rows *rows, struct fr_suspect *found)
+                                  const struct fr_rows *rows, enum fr_suspect_look look, struct fr_suspect *found)
 {
-    return nothing_is_suspect ? 0 : __real_fr_graph_suspects(graph, batch, rows, found);
+    return nothing_is_suspect ? 0 : __real_fr_graph_suspects(graph, batch, rows, look, found);
 }
 
 /* Everything that determines what the trainer does next, except positions, counters and the

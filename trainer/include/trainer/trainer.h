@@ -89,6 +89,8 @@ struct fr_trainer_stream {
     void (*snapshot)(void *self, struct fr_announced_snapshot *out);
 };
 
+struct fr_exchange;
+
 struct fr_trainer_options {
     const struct fr_conf *conf; /* borrowed */
     const struct fr_clock *clock;
@@ -115,6 +117,10 @@ struct fr_trainer_options {
     /* The device that computes the network: api, queue, row_bytes_max; borrowed. NULL: the
      * processor computes it. */
     const struct fr_graph_device *device;
+    /* How the ranks of the job reach each other; borrowed. With more than one rank conf->domains is
+     * at least their number, there is no device, and the rank's batches are of its lanes only
+     * (base/ranks.h). NULL: the job has one rank. */
+    struct fr_exchange *exchange;
 };
 
 struct fr_trainer;

@@ -19,6 +19,7 @@
 
 #include "base/pool.h"
 #include "base/clock.h"
+#include "base/ranks.h"
 #include "batch/batch.h"
 #include "batch/rows.h"
 #include "conf/conf.h"
@@ -45,6 +46,8 @@ struct fr_graph_options {
     size_t variant_bytes_max;
     const struct fr_clock *clock;         /* borrowed; NULL: fr_graph_get_times stays 0 */
     const struct fr_graph_device *device; /* NULL: the processor; must be NULL if scoring_only */
+    /* the lanes that this process has, if it is one of several ranks (graph/ranks.h); 0, 0: all */
+    struct fr_domains lanes;
 };
 
 /* A device that the graph computes on, and the function that finds a row in the store. The function
@@ -157,7 +160,8 @@ struct fr_graph_loss {
     uint64_t pairs; /* pairwise */
     double sum;     /* weighted sum of the samples' losses */
 };
-/* [n_tasks + n_losses], tasks first; valid until the next fr_graph_train. */
+/* [n_tasks + n_losses], tasks first, of all ranks; valid until the next fr_graph_train or
+ * fr_graph_sum. */
 const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph);
 
 /* The reason why a sample is suspected of having caused a refusal of its batch. */
@@ -174,11 +178,22 @@ struct fr_suspect {
     enum fr_suspect_why why;
     uint32_t where;
 };
-/* Fills suspects [n_samples] and returns the number of suspects; 0: no sample can be identified.
- * Must be called directly after fr_graph_train returned FR_E_NONFINITE for the same batch and rows,
- * before the plan is undone. The result is a function of state and batch. */
+/* Examinations of a refused batch, in the order in which they are made. */
+enum fr_suspect_look {
+    FR_SUSPECT_LOOK_LOGITS,
+    FR_SUSPECT_LOOK_OUTPUTS, /* the gradients of the outputs */
+    FR_SUSPECT_LOOK_ALONE,   /* single values and gradients of the network */
+    FR_SUSPECT_LOOK_SQUARES, /* squares for statistics */
+    FR_SUSPECT_LOOK_SHARES,  /* contributions to sums that exceed a bound */
+    FR_SUSPECT_LOOKS,
+};
+/* Makes one examination, fills suspects [n_samples] and returns their number. If it is 0, on all
+ * ranks, the next examination is made; if the last one finds none, no sample can be identified.
+ * Must be called directly after fr_graph_train returned FR_E_NONFINITE, or fr_graph_join_sums
+ * refused the step, for the same batch and rows, before the plan is undone. The result is a
+ * function of state and batch. */
 uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
-                           struct fr_suspect *suspects);
+                           enum fr_suspect_look look, struct fr_suspect *suspects);
 /* Describes one finding in printable ASCII, with the largest number in the sample. */
 void fr_graph_suspect_text(const struct fr_graph *graph, const struct fr_batch *batch, uint32_t sample,
                            struct fr_suspect found, char *text, size_t size);
