@@ -15,6 +15,7 @@
 #include "base/order.h"
 #include "base/thread.h"
 #include "documents.h"
+#include "exchange/exchange.h"
 #include "notify.h"
 #include "process_limits.h"
 #include "service.h"
@@ -71,6 +72,36 @@ static void beat_of_fold(void *self)
     fr_http_beat(service->http, service->loops.threads[FR_LOOP_FOLD].beat);
 }
 
+/* Opens the state. The states of all ranks have one salt, because keys are sent in its order: that
+ * of rank 0, which opens first. */
+static enum fr_status open_state(struct fr_service *service, struct fr_durable_options *options, struct fr_err *err)
+{
+    struct fr_exchange *exchange = service->options.exchange;
+    bool first = !exchange || fr_exchange_rank(exchange) == 0;
+    uint64_t salts[FR_RANKS_MAX], own = 0;
+    struct fr_durable_status opened = {0};
+    enum fr_status status = first ? fr_durable_open(options, &service->durable, err) : FR_OK;
+    if (status != FR_OK || !exchange)
+        return status;
+    if (first) {
+        fr_durable_get_status(service->durable, &opened);
+        own = opened.salt;
+    }
+    status = fr_exchange_gather(exchange, &own, sizeof(own), salts, err);
+    options->salt = salts[0];
+    if (status == FR_OK && !first)
+        status = fr_durable_open(options, &service->durable, err);
+    if (status != FR_OK)
+        return status;
+    fr_durable_get_status(service->durable, &opened);
+    if (opened.salt == salts[0])
+        return FR_OK;
+    return fr_err_set(err, FR_E_MISMATCH,
+                      "the state of rank %" PRIu32 " in %s is not of the job of rank 0: its keys have another order; "
+                      "start each rank with its own directory, or remove those of a start that failed",
+                      fr_exchange_rank(exchange), options->dir);
+}
+
 static enum fr_status open_durable(struct fr_service *service, struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
@@ -92,7 +123,7 @@ static enum fr_status open_durable(struct fr_service *service, struct fr_err *er
                                          .head_size = head.size,
                                          .merged = beat_of_fold,
                                          .merged_self = service};
-    enum fr_status status = fr_durable_open(&options, &service->durable, err);
+    enum fr_status status = open_state(service, &options, err);
     fr_buffer_release(&head);
     return status;
 }

@@ -24,7 +24,8 @@ enum {
     FR_CLOSE_S = 5,
 };
 
-/* The options of the command line, written by freshetd.c before fr_service_open. Borrowed. */
+/* The options of the command line, written before fr_service_open by the one who runs the service.
+ * Borrowed. */
 struct fr_service_options {
     const char *config; /* path of the configuration */
     bool until_end;
@@ -33,6 +34,8 @@ struct fr_service_options {
     size_t n_skips;
     const char *restore;    /* --restore DIR, or NULL */
     uint64_t left_timeline; /* --new-timeline N; 0: not requested */
+    /* How this rank reaches the others of the job. NULL: the job has one rank. */
+    struct fr_exchange *exchange;
 };
 
 struct fr_documents; /* documents.h */

@@ -7,8 +7,10 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/ranks.h"
 #include "base/thread.h"
 #include "documents.h"
+#include "exchange/exchange.h"
 #include "insight_documents.h"
 #include "page/page.h"
 #include "process_limits.h"
@@ -93,6 +95,7 @@ static enum fr_status open_trainer(struct fr_service *service, struct fr_err *er
         .freshness = service->freshness,
         .timings = &service->timings,
         .device = service->device.graph.queue ? &service->device.graph : NULL,
+        .exchange = service->options.exchange,
     };
     service->trainer = fr_trainer_new(&options);
     return FR_OK;
@@ -178,8 +181,12 @@ static enum fr_status read_fixed_ends(struct fr_service *service, struct fr_buff
 static enum fr_status open_ingest(struct fr_service *service, struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
+    struct fr_exchange *exchange = service->options.exchange;
+    struct fr_domains lanes = {0, 0}; /* all */
     struct fr_buffer ends = {0};
     enum fr_status status = read_fixed_ends(service, &ends, err);
+    if (exchange)
+        lanes = fr_rank_domains(fr_exchange_rank(exchange), fr_exchange_size(exchange), fr_conf_domains(conf));
     struct fr_ingest_options ingest = {.conf = conf,
                                        .clock = service->clock,
                                        .positions = &service->loops.trainer.positions,
@@ -192,7 +199,9 @@ static enum fr_status open_ingest(struct fr_service *service, struct fr_err *err
                                        .fix_end = fix_end,
                                        .fix_end_self = service,
                                        .skips = service->options.skips,
-                                       .n_skips = service->options.n_skips};
+                                       .n_skips = service->options.n_skips,
+                                       .lane_first = lanes.first,
+                                       .lane_end = lanes.end};
     if (status == FR_OK)
         status = fr_ingest_new(&ingest, &service->ingest, err);
     fr_buffer_release(&ends);

@@ -1,5 +1,7 @@
 /* The table of the page's assets. Their bytes are put into the program by the assembly that
  * cmake/page.cmake makes, between two labels each, as they are and compressed by gzip. */
+#include <pthread.h>
+
 #include "base/check.h"
 #include "page/page.h"
 
@@ -32,9 +34,10 @@ enum {
 };
 _Static_assert((int)N_ASSETS <= (int)FR_HTTP_ASSETS_MAX, "the server has room for all");
 
-const struct fr_http_asset *fr_page_assets(size_t *count)
+static struct fr_http_asset assets[N_ASSETS];
+
+static void fill_assets(void)
 {
-    static struct fr_http_asset assets[N_ASSETS];
 #define FILL(label, path_, type)                                                                                       \
     assets[NUMBER_##label] =                                                                                           \
         (struct fr_http_asset){.path = (path_),                                                                        \
@@ -44,6 +47,12 @@ const struct fr_http_asset *fr_page_assets(size_t *count)
                                .size = (size_t)(fr_page_##label##_end - fr_page_##label),                              \
                                .gzip_size = (size_t)(fr_page_##label##_gz_end - fr_page_##label##_gz)};
     ASSETS(FILL)
+}
+
+const struct fr_http_asset *fr_page_assets(size_t *count)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_assets);
     *count = N_ASSETS;
     return assets;
 }

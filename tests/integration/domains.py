@@ -93,10 +93,10 @@ def record(rng, i, groups):
 
 
 def produce(kafka, folder):
-    """Uneven partitions, some of them empty; records of the topics are at the same times. Returns the path of the file."""
+    """Uneven partitions, some of them empty; records of the topics are at the same times, which are long past: they must not expire. Returns the path of the file."""
     rng = random.Random(12)
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
-    for future in admin.create_topics([confluent_kafka.admin.NewTopic(name, PARTITIONS[name], 1) for name in RECORDS]).values():
+    for future in admin.create_topics([confluent_kafka.admin.NewTopic(name, PARTITIONS[name], 1, config={"retention.ms": "-1"}) for name in RECORDS]).values():
         future.result(PATIENCE)
     producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address})
     for name, count in RECORDS.items():
@@ -206,4 +206,5 @@ def main():
         run_cases(Cases(work, kafka), ["twelve", "learning"])
 
 
-main()
+if __name__ == "__main__":
+    main()

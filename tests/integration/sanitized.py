@@ -1,5 +1,5 @@
-"""The whole service under sanitizers on a real Kafka: a live run that is drained, a restart, a lockstep run; then a replica verifies. FRESHET_BUILD is the
-sanitizer build; any report makes freshetd exit with another code than 0."""
+"""The whole service under sanitizers on a real Kafka: a live run that is drained, a restart, a lockstep run; then a replica verifies. Then three ranks as threads of
+one process (tests/ranks), live. FRESHET_BUILD is the sanitizer build; any report makes the process exit with another code than 0."""
 import pathlib
 import sys
 
@@ -38,9 +38,14 @@ def main():
                     wait_http=False).expect_exit(0)
         out = tool("verify", "--state-dir", work.path / "lockstep", "--brokers", kafka.address, "--topic", "lockstep.delta")[1]
         print(out.strip().splitlines()[-1])
+        work.daemon(config, work.path / "ranks.log", [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'ranks'}", "export.topic=ranks.delta", "scale.domains=3",
+                                                      "epoch=100ms"], ["--ranks", "3", "--delay-us", "100", "--seed", "1", "--until", "end"], program=BUILD / "tests/ranks/run_ranks",
+                    wait_http=False).expect_exit(0)
+        ends = [json.loads(tool("dump", "--state-dir", work.path / "ranks" / f"rank-{rank}")[1].splitlines()[-1])["samples"] for rank in range(3)]
+        assert ends == [COUNT] * 3, ends
         for log in work.path.glob("*.log"):
             assert "Sanitizer" not in log.read_text(), log.read_text()[-4000:]
-    print("2 passed, 0 failed")
+    print("3 passed, 0 failed")
 
 
 main()

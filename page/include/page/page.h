@@ -1,8 +1,7 @@
 /* The page at GET / of freshetd: its scripts and styles, embedded at build, and its document, whose
  * head says in plain text what the daemon does, so that it is read without a script.
  *
- * Thread: fr_page_assets fills its table and is called before other threads use it; the rest writes
- * to the caller's buffer only, and any thread may call it. */
+ * Thread: any. The document is written to the caller's buffer only. */
 #ifndef FR_PAGE_PAGE_H
 #define FR_PAGE_PAGE_H
 

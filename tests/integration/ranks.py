@@ -1,0 +1,127 @@
+"""N ranks in one process (tests/ranks/run_ranks.c), against real Kafka: all that they hold together is what one freshetd holds.
+
+The log, the model and the single process are those of domains.py: 12 domains, every gate and every rule of expiry, quarantine, groups, sequences, two tasks. A run has
+1, 2, 3, 4 or 6 ranks with one or two workers each; with memory for a part of the rows, with a drain on the way, with messages that are seen late. Rows, pending keys and
+gates' counters of all ranks are those of the single state, and so are the ledger, the letters and the counts; each rank has the same parameters, metrics and history.
+"""
+import collections
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import domains  # noqa: E402
+from harness import *  # noqa: E402,F403
+
+RUN_RANKS = BUILD / "tests/ranks/run_ranks"
+SHARED = ("dense", "dense_state", "metrics", "trainer")  # lines of a private dump that every rank has; the others are of its domains and lanes
+
+
+def counts(described):
+    """The counts of each table, from the texts of `freshet state` of all ranks."""
+    total = collections.Counter()
+    for line in described.splitlines():
+        if line.startswith("table "):
+            name, *pairs = [pair.split("=") for pair in line.split()[1:]]
+            total.update({(name[1], key): int(value) for key, value in pairs})
+    return total
+
+
+def digest(states):
+    """What states of one job hold together, and which lines of each rank are not those of rank 0."""
+    private = [tool("dump", "--private", "--state-dir", state)[1].splitlines()[:-1] for state in states]
+    public = [tool("dump", "--state-dir", state)[1].splitlines() for state in states]
+    described = [tool("state", state)[1] for state in states]
+    kinds = [collections.defaultdict(list) for _ in states]
+    for lines, kind in zip(private, kinds):
+        for line in lines:
+            kind[next(iter(json.loads(line)))].append(line)
+    for rank, kind in enumerate(kinds):
+        for name in SHARED:
+            assert kind[name] == kinds[0][name], f"{name} of rank {rank}, and of rank 0: {differing(kind[name], kinds[0][name])}"
+    rows = [[line for line in lines if line.startswith('{"table":')] for lines in public]
+    ends = [json.loads(lines[-1]) for lines in public]
+    return {"private": sorted(line for kind in kinds for line in kind["table"]), "rows": sorted(line for lines in rows for line in lines),
+            "dense": [line for line in public[0] if line.startswith('{"dense":')], **{name: kinds[0][name] for name in SHARED},
+            "samples": {(end["samples"], end["wm"]) for end in ends}, "counts": counts("".join(described)),
+            # a rank lists partitions of other ranks' lanes, too, without any offset
+            "ledger": sorted(line for kind in kinds for line in kind["position"] if json.loads(line)["position"]["offset"] >= 0),
+            "expiry": {line for kind in kinds for line in kind["expiry"]}}
+
+
+def differing(a, b):
+    """Items of one and not of the other, the first few of each."""
+    a, b = (set(x.items()) if isinstance(x, dict) else set(x) for x in (a, b))
+    return str(sorted(a - b)[:3])[:1500] + ", " + str(sorted(b - a)[:3])[:1500]
+
+
+class Cases:
+    def __init__(self, work, kafka):
+        self.single = domains.Cases(work, kafka)
+        self.work, self.kafka = work, kafka
+        self.single.start("single", "threads=1", wait_http=False).expect_exit(0)
+        self.expected = digest([work.path / "single"])
+        self.letters = domains.read_letters(kafka, "single.dead")
+
+    def start(self, ranks, workers, sets=(), faults=(), **options):
+        return self.single.start(f"ranks{ranks}", f"threads={workers}", *sets, program=RUN_RANKS, arguments=["--ranks", str(ranks), *faults], **options)
+
+    def compare(self, ranks, begin):
+        name = f"ranks{ranks}"
+        states = [self.work.path / name / f"rank-{rank}" for rank in range(ranks)]
+        held = digest(states)
+        for key, value in self.expected.items():
+            # sections of domains that are equal have the hash of one of them, others that of all
+            same = held[key] == value or (key == "expiry" and len(held[key]) > 1 and not held[key] & value)
+            assert same, f"{key} of {ranks} ranks, and of one process: {differing(held[key], value)}"
+        letters = domains.read_letters(self.kafka, f"{name}.dead")
+        assert letters == self.letters, f"letters of {ranks} ranks: {letters}, of one process: {self.letters}"
+        print(f"   {ranks} ranks: {len(held['private'])} keys and counters, {len(held['ledger'])} partitions, {len(letters)} letters as of one process, "
+              f"run in {time.monotonic() - begin:.1f} s", flush=True)
+
+    def run(self, ranks, workers, sets=(), faults=(), drain_after=0):
+        begin = time.monotonic()
+        if drain_after:
+            daemon = self.start(ranks, workers, sets, faults)
+            wait_until(lambda: not daemon.running() or daemon.json("/status").get("durable", 0) > drain_after, f"epoch {drain_after}")
+            daemon.process.send_signal(signal.SIGTERM)
+            daemon.expect_exit(0)
+            assert "event=drain why=signal" in daemon.log(), daemon.log()[-2000:]
+        self.start(ranks, workers, sets, faults, wait_http=False).expect_exit(0)
+        self.compare(ranks, begin)
+
+    def one(self):
+        self.run(1, 1)
+
+    def two(self):
+        self.run(2, 2, sets=["row_memory=300KiB"])
+
+    def three(self):
+        self.run(3, 1, drain_after=4)
+        for rank in range(3):
+            verified = tool("verify", "--state-dir", self.work.path / "ranks3" / f"rank-{rank}", "--brokers", self.kafka.address, "--topic", f"ranks3.delta.{rank}")[1]
+            assert verified.strip().splitlines()[-1].startswith("verified:"), verified
+
+    def four(self):
+        self.run(4, 2, faults=["--delay-us", "300", "--seed", "4"])
+
+    def six(self):
+        self.run(6, 1)
+
+    def error(self):
+        """The error of one rank, whose state directory is a file, ends all, and its code is that of the process."""
+        (self.work.path / "ranks5").mkdir()
+        (self.work.path / "ranks5" / "rank-3").write_text("")
+        daemon = self.start(5, 1, wait_http=False)
+        daemon.expect_exit(3)
+        stopped = re.findall(r"event=stopped rank=(\d) first=(\d) code=(\d+) ", daemon.log())
+        assert sorted(rank for rank, *_ in stopped) == list("01234"), stopped
+        assert [(rank, code) for rank, first, code in stopped if first == "1"] == [("3", "3")], stopped
+
+
+def main():
+    with Workspace() as work, Kafka() as kafka:
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "error"])
+
+
+main()
