@@ -274,7 +274,8 @@ class Cases:
         users = [group["shared"]["user_id"] for group in groups for _ in group["items"]]
         self.produce("insight", groups)
         daemon = self.daemon("insight", ["insight.interval=100ms", "insight.importance=2"])
-        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) > 0 and daemon.json("/status")["partitions"][0]["lag"] == 0, "all trained")
+        # the partitions are those of the newest durable epoch, and there may be none yet
+        wait_until(lambda: (lambda s: s.get("samples", {}).get("trained", 0) > 0 and s["partitions"] and s["partitions"][0]["lag"] == 0)(daemon.json("/status")), "all trained")
         document = wait_until(lambda: (lambda code, text: json.loads(text) if code == 200 else None)(*daemon.get("/insight")), "a document")
         user, x = document["slots"]
         assert (user["name"], x["name"], x["hot"], x["table"]) == ("user_id", "x", None, None) and document["task"] == "fixed", document
