@@ -292,8 +292,10 @@ static enum fr_status read_messages(const struct fr_graph *graph, const struct f
         if (!wrong && message->head.n_spans > 0 && shared &&
             memcmp(shared, message->head.shared, sizeof(message->head.shared)) != 0)
             wrong = "other columns of its batch are shared than on the ranks before";
-        if (wrong)
-            return fr_err_set(err, FR_E_CORRUPT, "the sums of rank %u cannot be used: %s", r, wrong);
+        if (wrong) {
+            (void)fr_err_set(err, FR_E_CORRUPT, "the sums of rank %u cannot be used: %s", r, wrong);
+            return FR_E_CORRUPT;
+        }
         samples += message_count(message, COUNT_SAMPLES);
         if (message->head.n_spans > 0)
             shared = message->head.shared;
