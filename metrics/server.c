@@ -379,10 +379,16 @@ static void *server_main(void *self)
     return NULL;
 }
 
+static void set_up_locks(void)
+{
+    FR_CHECK(evthread_use_pthreads() == 0);
+}
+
 enum fr_status fr_http_server_new(const struct fr_http_server_options *options, struct fr_http_server **out,
                                   struct fr_err *err)
 {
-    FR_CHECK(evthread_use_pthreads() == 0);
+    static pthread_once_t once = PTHREAD_ONCE_INIT; /* services of a process may begin at once */
+    FR_CHECK(pthread_once(&once, set_up_locks) == 0);
     uint16_t port = 0;
     int fd = listen_on(options, &port, err);
     if (fd < 0)
