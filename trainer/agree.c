@@ -71,6 +71,16 @@ uint64_t fr_trainer_largest(struct fr_trainer *trainer, uint64_t number)
     return number;
 }
 
+enum fr_status fr_trainer_give_all(struct fr_trainer *trainer, const struct fr_buffer *mine, struct fr_bytes *in,
+                                   struct fr_err *err)
+{
+    struct fr_bytes out[FR_RANKS_MAX];
+    for (uint32_t r = 0; r < trainer->ranks.n; r++)
+        out[r] = (struct fr_bytes){mine->data, mine->size};
+    enum fr_status status = fr_exchange_send(trainer->ranks.exchange, FR_CHANNEL_VALUES, out, err);
+    return status == FR_OK ? fr_exchange_receive(trainer->ranks.exchange, FR_CHANNEL_VALUES, in, err) : status;
+}
+
 /* ---- a batch ---- */
 
 static struct fr_facts own_facts(const struct fr_batch *batch)
@@ -123,16 +133,11 @@ static int by_time(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Appends the times that all ranks have sent to those of this rank, which it leaves out. */
+/* Replaces the times of this rank by those of all. */
 static enum fr_status receive_times(struct fr_trainer *trainer, struct fr_buffer *times, struct fr_err *err)
 {
     struct fr_bytes parts[FR_RANKS_MAX];
-    size_t own = times->size;
-    for (uint32_t r = 0; r < trainer->ranks.n; r++)
-        parts[r] = (struct fr_bytes){times->data, own};
-    enum fr_status status = fr_exchange_send(trainer->ranks.exchange, FR_CHANNEL_VALUES, parts, err);
-    if (status == FR_OK)
-        status = fr_exchange_receive(trainer->ranks.exchange, FR_CHANNEL_VALUES, parts, err);
+    enum fr_status status = fr_trainer_give_all(trainer, times, parts, err);
     struct fr_buffer all = {0};
     for (uint32_t r = 0; status == FR_OK && r < trainer->ranks.n; r++) {
         if (parts[r].size % sizeof(int64_t) != 0)

@@ -97,11 +97,7 @@ static enum fr_status gather_samples(struct fr_trainer *trainer, const struct fr
         scores[t] = fr_graph_logits(trainer->graph, t);
     fr_buffer_clear(&ranks->sums);
     fr_rank_samples_put(trainer->conf, batch, scores, &ranks->sums);
-    for (uint32_t r = 0; r < ranks->n; r++)
-        parts[r] = (struct fr_bytes){ranks->sums.data, ranks->sums.size};
-    enum fr_status status = fr_exchange_send(ranks->exchange, FR_CHANNEL_VALUES, parts, err);
-    if (status == FR_OK)
-        status = fr_exchange_receive(ranks->exchange, FR_CHANNEL_VALUES, parts, err);
+    enum fr_status status = fr_trainer_give_all(trainer, &ranks->sums, parts, err);
     fr_rank_samples_clear(ranks->samples);
     for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++)
         status = fr_rank_samples_take(ranks->samples, parts[r], r, err);

@@ -43,7 +43,7 @@ static void plan(struct fr_trainer *trainer, const struct fr_batch *batch, int64
     fr_store_plan(trainer->store, batch, watermark_ms, rows);
 }
 
-static void undo(struct fr_trainer *trainer)
+void fr_own_undo(struct fr_trainer *trainer)
 {
     fr_store_undo(trainer->store);
 }
@@ -57,9 +57,10 @@ static enum fr_status apply(struct fr_trainer *trainer, const struct fr_batch *b
     return fr_graph_train_finish(trainer->graph, batch, rows, loss);
 }
 
-static void cut(struct fr_trainer *trainer, struct fr_stage *stage)
+void fr_own_cut(struct fr_trainer *trainer, struct fr_stage *stage)
 {
     fr_store_cut(trainer->store, stage);
 }
 
-const struct fr_provider fr_own_rows = {.look = look, .plan = plan, .undo = undo, .apply = apply, .cut = cut};
+const struct fr_provider fr_own_rows = {
+    .look = look, .plan = plan, .undo = fr_own_undo, .apply = apply, .cut = fr_own_cut};

@@ -35,4 +35,8 @@ struct fr_provider {
 
 extern const struct fr_provider fr_own_rows, fr_rank_rows;
 
+/* own_rows.c: undo and cut of this process's store, which are those of either provider. */
+void fr_own_undo(struct fr_trainer *trainer);
+void fr_own_cut(struct fr_trainer *trainer, struct fr_stage *stage);
+
 #endif

@@ -74,11 +74,6 @@ static void plan(struct fr_trainer *trainer, const struct fr_batch *batch, int64
     (void)fr_trainer_ranks_check(trainer, plan_rows(trainer, batch, watermark_ms, rows, &err), &err);
 }
 
-static void undo(struct fr_trainer *trainer)
-{
-    fr_store_undo(trainer->store);
-}
-
 /* ---- step ---- */
 
 /* Writes the sums while they travel: of the rows, for each home. */
@@ -152,9 +147,5 @@ static void look(struct fr_trainer *trainer)
     (void)trainer;
 }
 
-static void cut(struct fr_trainer *trainer, struct fr_stage *stage)
-{
-    fr_store_cut(trainer->store, stage);
-}
-
-const struct fr_provider fr_rank_rows = {.look = look, .plan = plan, .undo = undo, .apply = apply, .cut = cut};
+const struct fr_provider fr_rank_rows = {
+    .look = look, .plan = plan, .undo = fr_own_undo, .apply = apply, .cut = fr_own_cut};

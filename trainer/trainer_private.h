@@ -271,6 +271,10 @@ void fr_trainer_agree(struct fr_trainer *trainer, struct fr_batch *batch, struct
 int64_t fr_trainer_median_time(struct fr_trainer *trainer, const struct fr_batch *batch);
 /* Called after the last attempt at a batch: sets ranks.counts. */
 void fr_trainer_count(struct fr_trainer *trainer, const struct fr_batch *batch);
+/* Gives the same bytes to every rank on the channel of values; in[r] is what rank r gave, valid
+ * until the next message of the channel. */
+enum fr_status fr_trainer_give_all(struct fr_trainer *trainer, const struct fr_buffer *mine, struct fr_bytes *in,
+                                   struct fr_err *err) FR_MUST_CHECK;
 /* agree.c: alone */
 /* The trained samples of the current batch, as far as they are known: those of this rank, and of
  * all ranks once the batch is counted. */
