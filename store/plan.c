@@ -306,7 +306,7 @@ static void number_unit(void *context, size_t index, size_t worker)
             unique_of[table->records[r].occurrence] = table->places[p].unique_begin + table->record_keys[r];
 }
 
-static void swap_plans(struct fr_store *store)
+void fr_store_swap_plans(struct fr_store *store)
 {
     struct fr_plan *ahead = store->ahead;
     store->ahead = store->plan;
@@ -384,7 +384,7 @@ void fr_plan_resolve(struct fr_plan *plan)
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
 {
     if (store->looked == batch)
-        swap_plans(store);
+        fr_store_swap_plans(store);
     plan_batch(store, batch, watermark_ms, rows);
     store->undoable = 1;
 }
@@ -392,7 +392,7 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
 void fr_store_plan_next(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms,
                         struct fr_rows *rows)
 {
-    swap_plans(store); /* keeps what is needed to undo the previous plan */
+    fr_store_swap_plans(store); /* keeps what is needed to undo the previous plan */
     plan_batch(store, batch, watermark_ms, rows);
     store->undoable = store->undoable > 0 ? 2 : 1;
 }
@@ -455,5 +455,5 @@ void fr_store_undo(struct fr_store *store)
     store->plans--;
     fr_pool_run(store->pool, (size_t)store->n_configured * store->plan->n_places, undo_place, store->plan);
     if (--store->undoable > 0)
-        swap_plans(store);
+        fr_store_swap_plans(store);
 }

@@ -34,6 +34,7 @@ struct plan_key {
     bool made;   /* this plan created the row */
     bool asked;  /* the cold store was asked for the key ahead of the plan */
     bool absent; /* it is certain that the index has no entry of the key */
+    bool late;   /* of several ranks: the step of the batch before changes the row */
 };
 
 /* Images that the cold store returned for keys of a shard. */
@@ -129,11 +130,12 @@ struct fr_plan {
     size_t capacity_groups;
     struct plan_group *groups; /* filled if some column is shared */
     size_t capacity_samples;
-    double *clicks;         /* [samples]: the first label where it is positive, otherwise 0 */
-    uint32_t *slot_base;    /* [n_slots], as in fr_rows */
-    uint32_t *slot_ordinal; /* [n_slots] number of the slot among its table's slots */
-    bool ahead;             /* the batch was looked at before it was planned */
-    bool alone;             /* one thread works alone, without the pool */
+    double *clicks;            /* [samples]: the first label where it is positive, otherwise 0 */
+    uint32_t *slot_base;       /* [n_slots], as in fr_rows */
+    uint32_t *slot_ordinal;    /* [n_slots] number of the slot among its table's slots */
+    bool ahead;                /* the batch was looked at before it was planned */
+    bool alone;                /* one thread works alone, without the pool */
+    struct fr_home_list *home; /* of several ranks: the keys as a list (ranks.c); NULL: none yet */
     /* The call in progress. */
     const struct fr_batch *batch;
     struct fr_rows *rows;
@@ -147,6 +149,11 @@ void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead
 void fr_plan_list(struct fr_plan *plan, struct fr_rows *rows);
 /* plan.c: resolves the keys of all places, and gives the rows that are made their first values. */
 void fr_plan_resolve(struct fr_plan *plan);
+/* plan.c: makes the scratch of the last plan that for the batch after the next one, and the other
+ * way round. */
+void fr_store_swap_plans(struct fr_store *store);
+/* ranks.c */
+void fr_plan_free_home(struct fr_home_list *home);
 /* Make room for the n_occurrences of table t; in plan->rows, for those of all tables. */
 void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t);
 void fr_plan_reserve_rows(struct fr_plan *plan);

@@ -54,6 +54,7 @@ void fr_plan_free(struct fr_plan *plan)
         free(plan->workers[w].hashes);
     }
     free(plan->workers);
+    fr_plan_free_home(plan->home);
     free(plan->slot_base);
     free(plan->slot_ordinal);
     free(plan->groups);

@@ -3,7 +3,7 @@
  * Messages: of keys, u32 tables, u32 places of each, then for each table u32 keys of each place,
  * then the keys, table by table, place by place (struct fr_key_wire). Of rows: u32 keys, u32 0,
  * one byte for each key (ROW_*), padded to a multiple of 4, then the values of the keys that have
- * some.
+ * some and are not late. Of late rows: their values, in the order of the keys.
  *
  * Both sides number places as all plans do; a message has those of the home's domains only. */
 #include "store/ranks.h"
@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "plan.h"
 
-enum { ROW_THERE = 1, ROW_MADE = 2 };
+enum { ROW_THERE = 1, ROW_MADE = 2, ROW_LATE = 4 };
 enum { CLICK_PARTS = 1 << 20 };
 
 static uint32_t first_place(struct fr_domains domains)
@@ -78,10 +78,33 @@ static enum fr_status bad_rows(struct fr_err *err, const char *what)
     return fr_err_set(err, FR_E_CORRUPT, "a message with rows of a home is not whole: %s", what);
 }
 
-enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domains domains, struct fr_bytes in,
-                                  struct fr_rows *rows, struct fr_err *err)
+/* Sets the row of a key from its flags. false: no home sends such flags, or values are missing. */
+static bool take_row(uint8_t flags, size_t value_bytes, struct fr_reader *early, struct fr_reader *late, float **row,
+                     float **served)
 {
     static float nothing[1]; /* not written: its address alone says that there is a row */
+    const uint8_t *values = NULL;
+    switch (flags) {
+    case 0:
+    case ROW_THERE | ROW_MADE:
+        break;
+    case ROW_THERE:
+        values = fr_take(early, value_bytes);
+        break;
+    case ROW_THERE | ROW_LATE:
+        values = fr_take(late, value_bytes);
+        break;
+    default:
+        return false;
+    }
+    *served = (float *)(uintptr_t)values;
+    *row = values ? *served : flags ? nothing : NULL;
+    return values || !flags || flags & ROW_MADE;
+}
+
+enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domains domains, struct fr_bytes in,
+                                  struct fr_bytes late_in, struct fr_rows *rows, struct fr_err *err)
+{
     const struct fr_plan *plan = store->gathered;
     uint32_t first = first_place(domains), n = n_places(domains);
     size_t n_keys = 0;
@@ -89,7 +112,8 @@ enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domain
         for (uint32_t p = first; p < first + n; p++)
             n_keys += plan->tables[t].places[p].n_unique;
     struct fr_reader reader = {.at = in.data, .end = in.data + in.size};
-    if ((uintptr_t)in.data % sizeof(float) != 0)
+    struct fr_reader late = {.at = late_in.data, .end = late_in.data + late_in.size};
+    if ((uintptr_t)in.data % sizeof(float) != 0 || (uintptr_t)late_in.data % sizeof(float) != 0)
         return bad_rows(err, "it is not aligned");
     if (fr_take_u32(&reader) != n_keys || fr_take_u32(&reader) != 0 || reader.failed)
         return bad_rows(err, "another number of keys than were asked for");
@@ -99,19 +123,15 @@ enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domain
     size_t k = 0;
     for (uint32_t t = 0; t < store->n_configured; t++) {
         struct fr_table_rows *out = &rows->tables[t];
-        size_t values = (size_t)store->tables[t].spec.layout.value_floats;
+        size_t bytes = (size_t)store->tables[t].spec.layout.value_floats * sizeof(float);
         for (uint32_t p = first; p < first + n; p++) {
             const struct plan_place *place = &plan->tables[t].places[p];
-            for (uint32_t u = place->unique_begin; u < place->unique_begin + place->n_unique; u++, k++) {
-                const uint8_t *bytes = flags[k] == ROW_THERE ? fr_take(&reader, values * sizeof(float)) : NULL;
-                if (flags[k] > (ROW_THERE | ROW_MADE) || flags[k] == ROW_MADE || (flags[k] == ROW_THERE && !bytes))
+            for (uint32_t u = place->unique_begin; u < place->unique_begin + place->n_unique; u++, k++)
+                if (!take_row(flags[k], bytes, &reader, &late, &out->rows[u], &out->served[u]))
                     return bad_rows(err, "a key has unknown flags, or no values");
-                out->served[u] = (float *)(uintptr_t)bytes;
-                out->rows[u] = bytes ? out->served[u] : flags[k] ? nothing : NULL;
-            }
         }
     }
-    return reader.at == reader.end ? FR_OK : bad_rows(err, "bytes are left");
+    return reader.at == reader.end && late.at == late.end ? FR_OK : bad_rows(err, "bytes are left");
 }
 
 /* ---- the home ---- */
@@ -176,10 +196,17 @@ struct merge {
     const size_t *first; /* [ranks, tables, places] the rank's first key of a place */
 };
 
-/* The merged keys as a list, and the memory of its arrays. */
+/* Values of a row that leave late. */
+struct late_row {
+    const float *values;
+    size_t bytes;
+};
+
+/* The merged keys of a plan as a list, and the memory of its arrays. */
 struct fr_home_list {
     struct fr_home_rows rows;
-    size_t *first; /* as in struct merge */
+    struct fr_buffer late[FR_DOMAINS_MAX]; /* [ranks] struct late_row, in the order of messages */
+    size_t *first;                         /* as in struct merge */
     size_t capacity_rows, capacity_sent, capacity_ranks;
     float **row_memory;    /* [rows of all tables] */
     uint32_t *sent_memory; /* [keys that all ranks sent, of all tables] */
@@ -196,6 +223,25 @@ static void add_key(struct plan_key *key, const struct fr_key_wire *wire)
     key->fell |= (wire->flags & FR_KEY_WIRE_FELL) != 0;
 }
 
+/* Empties a find-or-add table for at most n keys; returns the bits of its size. */
+static uint32_t clear_heads(uint32_t *heads, uint32_t n)
+{
+    uint32_t bits = 4;
+    while ((1u << bits) < 2 * n)
+        bits++;
+    memset(heads, UINT8_MAX, sizeof(*heads) << bits);
+    return bits;
+}
+
+/* Returns where the find-or-add table has the key, or would have it. */
+static uint32_t *find_head(uint32_t *heads, uint32_t bits, const struct plan_key *keys, uint64_t hash)
+{
+    uint32_t mask = (1u << bits) - 1, at = (uint32_t)((hash << FR_SHARD_BITS) >> (64 - bits));
+    while (heads[at] != UINT32_MAX && keys[heads[at]].hash != hash)
+        at = (at + 1) & mask;
+    return &heads[at];
+}
+
 /* Finds the distinct keys of a place, in the order of ranks, as gather_keys (look.c) does in that
  * of occurrences. */
 static void merge_place(void *context, size_t index, size_t worker)
@@ -206,12 +252,10 @@ static void merge_place(void *context, size_t index, size_t worker)
     struct plan_table *table = &plan->tables[t];
     struct plan_place *place = &table->places[first_place(merge->domains) + p];
     uint32_t *heads = plan->workers[worker].heads, *merged = table->record_keys + place->begin;
-    uint32_t most = place[1].begin - place->begin, size = 16, bits = 4;
+    struct plan_key *keys = table->keys + place->begin;
+    uint32_t bits = clear_heads(heads, place[1].begin - place->begin);
     place->n_unique = 0;
     place->fetched.n = 0;
-    for (; size < 2 * most; size *= 2)
-        bits++;
-    memset(heads, UINT8_MAX, size * sizeof(*heads));
     for (uint32_t r = 0; r < merge->n_ranks; r++) {
         const struct sent *sent = &merge->sent[r];
         size_t first = merge->first[r * n * (size_t)plan->store->n_configured + index];
@@ -219,16 +263,13 @@ static void merge_place(void *context, size_t index, size_t worker)
             struct fr_key_wire wire;
             memcpy(&wire, sent->keys + first + i, sizeof(wire));
             uint64_t hash = fr_order_hash(&plan->store->order, wire.key);
-            uint32_t at = (uint32_t)((hash << FR_SHARD_BITS) >> (64 - bits));
-            struct plan_key *keys = table->keys + place->begin;
-            while (heads[at] != UINT32_MAX && keys[heads[at]].hash != hash)
-                at = (at + 1) & (size - 1);
-            if (heads[at] == UINT32_MAX) {
-                heads[at] = place->n_unique;
+            uint32_t *head = find_head(heads, bits, keys, hash);
+            if (*head == UINT32_MAX) {
+                *head = place->n_unique;
                 keys[place->n_unique++] = (struct plan_key){.hash = hash};
             }
-            add_key(&keys[heads[at]], &wire);
-            *merged++ = heads[at];
+            add_key(&keys[*head], &wire);
+            *merged++ = *head;
         }
     }
 }
@@ -266,12 +307,12 @@ static void find_first_keys(const struct merge *merge, size_t *first)
 }
 
 /* Makes room for what of a list has a size that does not depend on keys. */
-static struct fr_home_list *reserve_home(struct fr_store *store, uint32_t n_ranks)
+static struct fr_home_list *reserve_home(struct fr_plan *plan, uint32_t n_ranks)
 {
-    if (!store->home)
-        store->home = fr_alloc(1, sizeof(*store->home));
-    struct fr_home_list *home = store->home;
-    size_t tables = store->n_configured, places = (size_t)store->n_domains * FR_SHARDS;
+    if (!plan->home)
+        plan->home = fr_alloc(1, sizeof(*plan->home));
+    struct fr_home_list *home = plan->home;
+    size_t tables = plan->store->n_configured, places = plan->n_places;
     if (home->capacity_ranks < n_ranks) {
         home->capacity_ranks = n_ranks;
         home->first = fr_realloc(home->first, n_ranks * tables * places, sizeof(*home->first));
@@ -280,68 +321,133 @@ static struct fr_home_list *reserve_home(struct fr_store *store, uint32_t n_rank
         home->rows.tables = fr_realloc(home->rows.tables, tables, sizeof(*home->rows.tables));
     }
     home->rows.n_ranks = n_ranks;
-    home->rows.n_tables = store->n_configured;
+    home->rows.n_tables = plan->store->n_configured;
     return home;
 }
 
-void fr_store_free_home(struct fr_store *store)
+void fr_plan_free_home(struct fr_home_list *home)
 {
-    struct fr_home_list *home = store->home;
     if (!home)
         return;
+    for (uint32_t r = 0; r < FR_DOMAINS_MAX; r++)
+        fr_buffer_release(&home->late[r]);
     void *const arrays[] = {home->rows.tables, home->first, home->row_memory, home->sent_memory, home->counts,
                             home->merged,      home};
     for (size_t i = 0; i < FR_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
 }
 
-enum fr_status fr_store_resolve(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
-                                uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err)
+/* Lists the rows of a place. */
+static void list_rows(const struct fr_plan *plan, uint32_t t, uint32_t p)
 {
-    struct sent *sent = fr_realloc(store->sent, n_ranks, sizeof(*sent));
-    store->sent = sent;
+    const struct plan_place *place = &plan->tables[t].places[p];
+    const struct plan_key *keys = plan->tables[t].keys + place->begin;
+    const struct fr_entries *entries = &fr_plan_shard(plan, t, p)->entries;
+    float **rows = plan->home->rows.tables[t].rows + place->unique_begin;
+    for (uint32_t u = 0; u < place->n_unique; u++)
+        rows[u] = keys[u].number & FR_LIGHT ? NULL : fr_entries_row(entries, keys[u].number);
+}
+
+/* Checks the messages of all ranks. */
+static enum fr_status read_messages(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
+                                    uint32_t n_ranks, struct fr_err *err)
+{
     size_t total = 0;
+    store->sent = fr_realloc(store->sent, n_ranks, sizeof(*store->sent));
     for (uint32_t r = 0; r < n_ranks; r++) {
-        enum fr_status status = read_message(store, domains, r, in[r], &sent[r], err);
+        enum fr_status status = read_message(store, domains, r, in[r], &store->sent[r], err);
         if (status != FR_OK)
             return status;
         total += in[r].size / sizeof(struct fr_key_wire);
     }
     if (total > OCC_ENTRY * (size_t)8)
         return fr_err_set(err, FR_E_LIMIT, "%zu keys in one batch; lower ingest.batch_size", total);
+    return FR_OK;
+}
+
+/* Plans the keys of the messages that were read. */
+static void resolve(struct fr_store *store, struct fr_domains domains, uint32_t n_ranks, int64_t watermark_ms)
+{
     struct fr_plan *plan = store->plan;
-    struct merge merge = {.plan = plan, .domains = domains, .sent = sent, .n_ranks = n_ranks};
+    struct merge merge = {.plan = plan, .domains = domains, .sent = store->sent, .n_ranks = n_ranks};
     store->looked = NULL;
     store->resolved = domains;
     plan->watermark_ms = watermark_ms;
     lay_out(plan, &merge);
-    struct fr_home_list *home = reserve_home(store, n_ranks);
+    struct fr_home_list *home = reserve_home(plan, n_ranks);
     find_first_keys(&merge, home->first);
     merge.first = home->first;
     fr_pool_run(store->pool, (size_t)store->n_configured * n_places(domains), merge_place, &merge);
     fr_plan_resolve(plan);
+}
+
+enum fr_status fr_store_resolve(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
+                                uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err)
+{
+    enum fr_status status = read_messages(store, domains, in, n_ranks, err);
+    if (status != FR_OK)
+        return status;
+    resolve(store, domains, n_ranks, watermark_ms);
     store->undoable = 1;
     return FR_OK;
 }
 
-/* Lists a place: its rows, and the merged keys in the order in which each rank sent them. */
+/* Marks the keys of a place whose rows the plan before has, too, because the step of its batch
+ * changes them. Lists the rows of that plan again: rows made since may have moved them. */
+static void follow_place(void *context, size_t index, size_t worker)
+{
+    const struct fr_store *store = context;
+    uint32_t n = n_places(store->resolved), t = (uint32_t)(index / n);
+    uint32_t p = first_place(store->resolved) + (uint32_t)(index % n);
+    const struct plan_place *place = &store->plan->tables[t].places[p];
+    const struct plan_place *before = &store->ahead->tables[t].places[p];
+    struct plan_key *keys = store->plan->tables[t].keys + place->begin;
+    const struct plan_key *keys_before = store->ahead->tables[t].keys + before->begin;
+    uint32_t *heads = store->plan->workers[worker].heads;
+    list_rows(store->ahead, t, p);
+    uint32_t bits = clear_heads(heads, before->n_unique);
+    for (uint32_t u = 0; u < before->n_unique; u++)
+        if (!(keys_before[u].number & FR_LIGHT))
+            *find_head(heads, bits, keys_before, keys_before[u].hash) = u;
+    for (uint32_t u = 0; u < place->n_unique; u++)
+        keys[u].late = *find_head(heads, bits, keys_before, keys[u].hash) != UINT32_MAX;
+}
+
+enum fr_status fr_store_resolve_next(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
+                                     uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err)
+{
+    uint32_t most = 0, first = first_place(domains);
+    FR_CHECK(store->undoable > 0 && store->plan->home);
+    enum fr_status status = read_messages(store, domains, in, n_ranks, err);
+    if (status != FR_OK)
+        return status;
+    fr_store_swap_plans(store);
+    resolve(store, domains, n_ranks, watermark_ms);
+    for (uint32_t t = 0; t < store->n_configured; t++)
+        for (uint32_t p = first; p < first + n_places(domains); p++) {
+            uint32_t n = store->ahead->tables[t].places[p].n_unique;
+            most = n > most ? n : most;
+        }
+    fr_plan_reserve_heads(store->plan, most);
+    fr_pool_run(store->pool, (size_t)store->n_configured * n_places(domains), follow_place, store);
+    store->undoable = store->undoable > 0 ? 2 : 1;
+    return FR_OK;
+}
+
+/* Lists a place: the merged keys in the order in which each rank sent them. */
 static void list_place(void *context, size_t index, size_t worker)
 {
     (void)worker;
     const struct fr_store *store = context;
+    const struct fr_home_list *home = store->plan->home;
     uint32_t n = n_places(store->resolved), t = (uint32_t)(index / n);
     uint32_t p = first_place(store->resolved) + (uint32_t)(index % n);
-    const struct plan_table *table = &store->plan->tables[t];
-    const struct plan_place *place = &table->places[p];
-    const struct fr_entries *entries = &fr_plan_shard(store->plan, t, p)->entries;
-    const struct fr_home_table *out = &store->home->rows.tables[t];
-    const struct plan_key *keys = table->keys + place->begin;
-    for (uint32_t u = 0; u < place->n_unique; u++)
-        out->rows[place->unique_begin + u] = keys[u].number & FR_LIGHT ? NULL : fr_entries_row(entries, keys[u].number);
-    const uint32_t *merged = table->record_keys + place->begin;
-    for (uint32_t r = 0; r < store->home->rows.n_ranks; r++) {
-        const size_t *first = store->home->first + r * n * (size_t)store->n_configured;
-        uint32_t *to = out->merged[r] + (first[index] - first[(size_t)t * n]);
+    const struct plan_place *place = &store->plan->tables[t].places[p];
+    const uint32_t *merged = store->plan->tables[t].record_keys + place->begin;
+    list_rows(store->plan, t, p);
+    for (uint32_t r = 0; r < home->rows.n_ranks; r++) {
+        const size_t *first = home->first + r * n * (size_t)store->n_configured;
+        uint32_t *to = home->rows.tables[t].merged[r] + (first[index] - first[(size_t)t * n]);
         for (uint32_t count = count_at(&store->sent[r], index), i = 0; i < count; i++)
             to[i] = place->unique_begin + *merged++;
     }
@@ -361,7 +467,7 @@ static uint32_t number_keys(const struct fr_store *store, uint32_t t)
 
 const struct fr_home_rows *fr_store_home_rows(struct fr_store *store)
 {
-    struct fr_home_list *home = store->home;
+    struct fr_home_list *home = store->plan->home;
     uint32_t n = n_places(store->resolved), n_ranks = home->rows.n_ranks;
     size_t rows = 0, sent = 0, cells = (size_t)store->n_configured * n;
     for (uint32_t t = 0; t < store->n_configured; t++) {
@@ -395,9 +501,10 @@ const struct fr_home_rows *fr_store_home_rows(struct fr_store *store)
     return &home->rows;
 }
 
-void fr_store_put_rows(const struct fr_store *store, uint32_t source, struct fr_buffer *out)
+void fr_store_put_rows(struct fr_store *store, uint32_t source, struct fr_buffer *out)
 {
     const struct fr_plan *plan = store->plan;
+    struct fr_buffer *late = &plan->home->late[source];
     const struct sent *sent = store->sent;
     uint32_t n = n_places(store->resolved), first = first_place(store->resolved), n_keys = 0;
     for (uint32_t i = 0; i < store->n_configured * n; i++)
@@ -407,6 +514,7 @@ void fr_store_put_rows(const struct fr_store *store, uint32_t source, struct fr_
     size_t flags = out->size, k = 0, padded = (n_keys + 3) / 4 * (size_t)4;
     memset(fr_buffer_reserve(out, padded), 0, padded);
     out->size += padded;
+    fr_buffer_clear(late);
     for (uint32_t t = 0; t < store->n_configured; t++) {
         size_t values = store->tables[t].spec.layout.value_floats * sizeof(float);
         for (uint32_t p = 0; p < n; p++) {
@@ -419,10 +527,23 @@ void fr_store_put_rows(const struct fr_store *store, uint32_t source, struct fr_
                 const struct plan_key *key = &plan->tables[t].keys[place->begin + merged[i]];
                 if (key->number & FR_LIGHT) /* no row; FR_NO_ENTRY has that bit, too */
                     continue;
-                out->data[flags + k] = ROW_THERE | (key->made ? ROW_MADE : 0);
-                if (!key->made)
-                    fr_buffer_append(out, fr_entries_row(entries, key->number), values);
+                const float *row = fr_entries_row(entries, key->number);
+                out->data[flags + k] = ROW_THERE | (key->made ? ROW_MADE : key->late ? ROW_LATE : 0);
+                if (key->late)
+                    fr_buffer_append(late, &(struct late_row){row, values}, sizeof(struct late_row));
+                else if (!key->made)
+                    fr_buffer_append(out, row, values);
             }
         }
+    }
+}
+
+void fr_store_put_late_rows(const struct fr_store *store, uint32_t source, struct fr_buffer *out)
+{
+    const struct fr_buffer *late = &store->plan->home->late[source];
+    for (size_t at = 0; at < late->size; at += sizeof(struct late_row)) {
+        struct late_row row;
+        memcpy(&row, late->data + at, sizeof(row));
+        fr_buffer_append(out, row.values, row.bytes);
     }
 }

@@ -162,7 +162,6 @@ void fr_store_free(struct fr_store *store)
     fr_plan_free(store->ahead);
     fr_plan_free(store->gathered);
     free(store->sent);
-    fr_store_free_home(store);
     pthread_mutex_destroy(&store->lock);
     pthread_mutex_destroy(&store->scan_lock);
     fr_cut_free(store->cut);
@@ -233,7 +232,8 @@ uint64_t fr_store_idle_bytes(void)
 
 uint64_t fr_store_bytes(const struct fr_store *store)
 {
-    return fr_plan_bytes(store->plan) + fr_plan_bytes(store->ahead) + fr_cut_bytes(store->cut) +
+    uint64_t gathered = store->gathered ? fr_plan_bytes(store->gathered) : 0;
+    return fr_plan_bytes(store->plan) + fr_plan_bytes(store->ahead) + gathered + fr_cut_bytes(store->cut) +
            fr_removed_bytes(store) + fr_store_kept_bytes(store);
 }
 

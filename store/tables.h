@@ -96,12 +96,10 @@ struct fr_store {
         uint64_t slice;
     } * due;
     /* of a job of several ranks (store/ranks.h): the keys of this rank's samples; the messages of
-     * keys that were merged into `plan`, as they were read; their domains; and the merged keys as a
-     * list (ranks.c) */
+     * keys that were merged into `plan`, as they were read; and their domains */
     struct fr_plan *gathered;
     struct sent *sent;
     struct fr_domains resolved;
-    struct fr_home_list *home;
     struct fr_plan *plan; /* scratch of the last plan, from which fr_store_undo restores */
     /* how many of the last plans (at most 2) can be undone, because nothing else has changed the
      * store since */
@@ -157,8 +155,6 @@ static inline struct fr_store_counts fr_table_counts(const struct fr_table *tabl
 
 struct fr_plan *fr_plan_new(struct fr_store *store);
 void fr_plan_free(struct fr_plan *plan);
-/* ranks.c */
-void fr_store_free_home(struct fr_store *store);
 size_t fr_plan_bytes(const struct fr_plan *plan);
 /* Stages the sections "expiry" of the domains in which a slice has run since the last cut. */
 void fr_expiry_cut(struct fr_store *store, struct fr_stage *stage);

@@ -12,6 +12,7 @@
 
 /* A question: integers and bits of one rank. */
 struct question {
+    uint64_t ready; /* 1: the rank has a batch */
     uint64_t n_samples, n_trained;
     int64_t latest_ms;
     struct fr_batch_shape shape;
@@ -102,18 +103,23 @@ static void join_shape(struct fr_batch_shape *shape, const struct fr_batch_shape
         shape->own[i] |= other->own[i];
 }
 
-void fr_trainer_agree(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_facts *out)
+/* Asks all ranks; returns whether each has a batch. batch: NULL if this rank has none. */
+static bool ask(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_facts *out)
 {
-    *out = own_facts(batch);
-    if (trainer->ranks.n == 1)
-        return;
-    struct question mine = {.n_samples = out->n_samples, .n_trained = out->n_trained, .latest_ms = out->latest_ms};
-    fr_batch_get_shape(batch, &mine.shape);
+    struct question mine = {.ready = batch != NULL};
+    *out = batch ? own_facts(batch) : (struct fr_facts){.latest_ms = INT64_MIN};
+    mine.n_samples = out->n_samples;
+    mine.n_trained = out->n_trained;
+    mine.latest_ms = out->latest_ms;
+    if (batch)
+        fr_batch_get_shape(batch, &mine.shape);
     const uint8_t *all = gather(trainer, &mine, sizeof(mine));
     struct fr_batch_shape shape = mine.shape;
+    bool ready = all != NULL;
     for (uint32_t r = 0; all && r < trainer->ranks.n; r++) {
         struct question other;
         memcpy(&other, all + r * sizeof(other), sizeof(other));
+        ready &= other.ready != 0;
         join_shape(&shape, &other.shape);
         if (r == fr_exchange_rank(trainer->ranks.exchange))
             continue;
@@ -122,7 +128,22 @@ void fr_trainer_agree(struct fr_trainer *trainer, struct fr_batch *batch, struct
         out->n_trained += other.n_trained;
         out->latest_ms = other.latest_ms > out->latest_ms ? other.latest_ms : out->latest_ms;
     }
-    fr_batch_take_shape(batch, &shape);
+    if (batch && (ready || !all))
+        fr_batch_take_shape(batch, &shape);
+    return ready;
+}
+
+void fr_trainer_agree(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_facts *out)
+{
+    if (trainer->ranks.n == 1)
+        *out = own_facts(batch);
+    else
+        (void)ask(trainer, batch, out);
+}
+
+bool fr_trainer_agree_next(struct fr_trainer *trainer, struct fr_batch *next, struct fr_facts *out)
+{
+    return ask(trainer, next, out) && out->n_samples > 0;
 }
 
 /* ---- the median of times ---- */

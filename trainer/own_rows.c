@@ -6,9 +6,7 @@
 
 #include "trainer_private.h"
 
-/* Whether, as far as is known now, nothing has to happen between the end of the current batch and
- * the plan of the next one. */
-static bool next_can_be_planned(struct fr_trainer *trainer, uint64_t now_ns)
+bool fr_own_can_plan_next(struct fr_trainer *trainer, uint64_t now_ns)
 {
     if (trainer->pipeline.current->end_of_stream || atomic_load(&trainer->stop))
         return false;
@@ -27,7 +25,9 @@ static void prepare_next(struct fr_trainer *trainer)
     if ((!on_device && !reads) || fr_pipeline_await_next(trainer, 0) != FR_OK || trainer->pipeline.next->n_samples == 0)
         return;
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
-    bool plans = on_device && next_can_be_planned(trainer, begin_ns);
+    bool plans = on_device && fr_own_can_plan_next(trainer, begin_ns);
+    if (plans)
+        fr_trainer_agree(trainer, trainer->pipeline.next, &trainer->pipeline.early.facts);
     fr_pipeline_move(trainer, plans ? FR_MOVE_PLAN_NEXT : FR_MOVE_LOOK_UP_NEXT);
     trainer->run.plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
 }
@@ -41,6 +41,13 @@ static void look(struct fr_trainer *trainer)
 static void plan(struct fr_trainer *trainer, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
 {
     fr_store_plan(trainer->store, batch, watermark_ms, rows);
+}
+
+static void plan_next(struct fr_trainer *trainer, const struct fr_batch *batch, int64_t watermark_ms,
+                      struct fr_rows *rows)
+{
+    fr_store_plan_next(trainer->store, batch, watermark_ms, rows);
+    fr_graph_bring(trainer->graph, batch, rows);
 }
 
 void fr_own_undo(struct fr_trainer *trainer)
@@ -63,4 +70,4 @@ void fr_own_cut(struct fr_trainer *trainer, struct fr_stage *stage)
 }
 
 const struct fr_provider fr_own_rows = {
-    .look = look, .plan = plan, .undo = fr_own_undo, .apply = apply, .cut = fr_own_cut};
+    .look = look, .plan = plan, .plan_next = plan_next, .undo = fr_own_undo, .apply = apply, .cut = fr_own_cut};

@@ -32,7 +32,8 @@
  *   PLAN             plans batch k, or a part of it after a refusal (quarantine.c)
  *   LOOK_UP_NEXT     finds the keys of batch k+1, which changes scratch memory only
  *   PLAN_NEXT        runs the slices due after batch k, then plans batch k+1, both as if batch k
- *                    were accepted; only while a device steps, because then the pool is idle
+ *                    were accepted: while a device steps, because then the pool is idle; and on
+ *                    several ranks, whose messages then travel beside those of batch k
  *   ACCEPT           the step has changed parameters and rows
  *   REFUSE           the step has changed nothing: undoes the plan of batch k+1, then the slices
  *   UNDO             undoes the plan of batch k and its watermark
@@ -85,6 +86,18 @@ uint64_t fr_pipeline_dirty_bytes(const struct fr_trainer *trainer)
 
 /* ---- watermark ---- */
 
+static void prepare_rows(struct fr_trainer *trainer, struct fr_plan *plan)
+{
+    if (!plan->rows)
+        plan->rows = fr_store_rows_new(trainer->store);
+}
+
+struct fr_rows *fr_pipeline_next_rows(struct fr_trainer *trainer)
+{
+    prepare_rows(trainer, &trainer->pipeline.early);
+    return trainer->pipeline.early.rows;
+}
+
 /* Begins a plan: its watermark is the largest event time of a sample that trains, in this batch or
  * earlier, but at most watermark_step_max above from_ms, the watermark before the batch, however
  * often parts of the batch are planned. */
@@ -106,13 +119,13 @@ static void begin_plan(struct fr_trainer *trainer, struct fr_plan *plan, int64_t
     plan->watermark_before_ms = watermark_ms;
     plan->watermark_ms = latest_ms > watermark_ms ? latest_ms : watermark_ms;
     plan->dirty_before = fr_store_dirty_bytes(trainer->store);
-    if (!plan->rows)
-        plan->rows = fr_store_rows_new(trainer->store);
+    prepare_rows(trainer, plan);
 }
 
 /* ---- slices between two batches ---- */
 
-/* The numbers, first to last, of the expiry slices that are due after the current batch. */
+/* The numbers, first to last, of the expiry slices that are due after the current batch, of which
+ * n_trained samples were trained, or will be. */
 struct slices {
     uint64_t first, last;
     bool due; /* at least one of the slices examines rows */
@@ -121,10 +134,9 @@ struct slices {
 /* Slices are numbered by full batches of trained samples, because small batches would make them
  * examine the tables far too often. A sample left out is not counted, so slices too are as if the
  * sample had not existed. */
-static struct slices slices_after_current(const struct fr_trainer *trainer)
+static struct slices slices_after_current(const struct fr_trainer *trainer, uint64_t n_trained)
 {
-    uint64_t before = trainer->pipeline.begin.samples;
-    uint64_t after = before + fr_trainer_trained(trainer, trainer->pipeline.current);
+    uint64_t before = trainer->pipeline.begin.samples, after = before + n_trained;
     uint32_t size = trainer->conf->ingest.batch_size;
     struct slices slices = {.first = before / size + 1, .last = after / size};
     for (uint64_t n = slices.first; n <= slices.last; n++)
@@ -141,9 +153,14 @@ static bool rules_need_values(const struct fr_trainer *trainer)
     return needed;
 }
 
+bool fr_pipeline_slices_due(const struct fr_trainer *trainer)
+{
+    return slices_after_current(trainer, trainer->pipeline.plan.facts.n_trained).due;
+}
+
 bool fr_pipeline_slices_need_step(const struct fr_trainer *trainer)
 {
-    return slices_after_current(trainer).due && rules_need_values(trainer);
+    return fr_pipeline_slices_due(trainer) && rules_need_values(trainer);
 }
 
 /* Brings the newest values from a device to the store if an expiry rule examines values. false: the
@@ -223,15 +240,13 @@ static void look_up_next(struct fr_trainer *trainer)
 static void plan_next(struct fr_trainer *trainer)
 {
     struct fr_plan *early = &trainer->pipeline.early;
-    struct slices slices = slices_after_current(trainer);
+    struct slices slices = slices_after_current(trainer, trainer->pipeline.plan.facts.n_trained);
     fr_store_slices_beside(trainer->store, slices.first, slices.last, trainer->history.watermark_ms);
     trainer->run.sliced_early += slices.due;
     early->batch = trainer->pipeline.next;
-    fr_trainer_agree(trainer, trainer->pipeline.next, &early->facts);
     begin_plan(trainer, early, trainer->history.watermark_ms);
-    fr_store_plan_next(trainer->store, early->batch, early->watermark_ms, early->rows);
+    trainer->provider->plan_next(trainer, early->batch, early->watermark_ms, early->rows);
     trainer->run.planned_early++;
-    fr_graph_bring(trainer->graph, early->batch, early->rows);
 }
 
 static void undo_next(struct fr_trainer *trainer)
@@ -252,9 +267,14 @@ static void undo(struct fr_trainer *trainer)
     trainer->history.watermark_ms = trainer->pipeline.plan.watermark_before_ms;
 }
 
+static struct slices slices_now(const struct fr_trainer *trainer)
+{
+    return slices_after_current(trainer, fr_trainer_trained(trainer, trainer->pipeline.current));
+}
+
 static void conclude_sliced(struct fr_trainer *trainer)
 {
-    struct slices slices = slices_after_current(trainer);
+    struct slices slices = slices_now(trainer);
     trainer->pipeline.current = NULL;
     if (slices.first <= slices.last)
         fr_trainer_lookout_scan(trainer);
@@ -262,7 +282,7 @@ static void conclude_sliced(struct fr_trainer *trainer)
 
 static void conclude(struct fr_trainer *trainer)
 {
-    struct slices slices = slices_after_current(trainer);
+    struct slices slices = slices_now(trainer);
     if (!slices.due || fetch_values(trainer))
         for (uint64_t n = slices.first; n <= slices.last; n++)
             fr_store_slice(trainer->store, n, trainer->history.watermark_ms);

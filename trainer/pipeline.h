@@ -46,7 +46,7 @@ struct fr_pipeline {
      * in the states whose names say that `next` is planned. */
     struct fr_plan {
         const struct fr_batch *batch; /* what is planned; attempt.c sets it before PLAN */
-        struct fr_facts facts;        /* of what is planned; likewise */
+        struct fr_facts facts;        /* of what is planned; set before PLAN and PLAN_NEXT */
         struct fr_rows *rows;         /* NULL before the first plan */
         uint64_t dirty_before;        /* dirty bytes of the open epoch before the plan */
         int64_t watermark_before_ms;  /* the watermark before the plan */
@@ -72,11 +72,16 @@ bool fr_pipeline_allows(enum fr_pipeline_state from, enum fr_pipeline_move move)
 /* Pops the next batch from the ring, unless that was done already. FR_AGAIN: none came within
  * wait_ns. FR_EOF: the ring is closed and empty. */
 enum fr_status fr_pipeline_await_next(struct fr_trainer *trainer, uint64_t wait_ns) FR_MUST_CHECK;
-/* Whether expiry slices that examine the values of rows are due between the current batch and the
- * next one. The newest values may be on a device only, so such slices follow the step. */
+/* Whether expiry slices are due between the current batch, if all of it is accepted, and the next
+ * one. */
+bool fr_pipeline_slices_due(const struct fr_trainer *trainer);
+/* Whether some of these slices examine the values of rows. The newest values may be on a device
+ * only, so such slices follow the step. */
 bool fr_pipeline_slices_need_step(const struct fr_trainer *trainer);
 /* Runs more slices while no batch is trained. */
 void fr_pipeline_slice_idle(struct fr_trainer *trainer, uint64_t now_ns);
+/* The rows of the early plan, for those who fill a part of them before PLAN_NEXT. */
+struct fr_rows *fr_pipeline_next_rows(struct fr_trainer *trainer);
 /* fr_store_dirty_bytes without the effects of the next batch's plan. */
 uint64_t fr_pipeline_dirty_bytes(const struct fr_trainer *trainer);
 /* Frees the batches and plans. */

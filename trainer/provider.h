@@ -11,6 +11,9 @@
 #ifndef FR_TRAINER_PROVIDER_H
 #define FR_TRAINER_PROVIDER_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "batch/batch.h"
 #include "batch/rows.h"
 
@@ -19,10 +22,13 @@ struct fr_trainer;
 
 struct fr_provider {
     /* Called before the forward pass of a whole batch: prepares the next batch while this one is
-     * stepped. Results do not depend on it. */
+     * stepped, or decides whether `apply` does. Results do not depend on it. */
     void (*look)(struct fr_trainer *trainer);
     /* Counts, admits, creates, touches and resolves the keys of the batch, as fr_store_plan. */
     void (*plan)(struct fr_trainer *trainer, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows);
+    /* The move PLAN_NEXT (pipeline.c): the same for the batch after the one that is stepped. */
+    void (*plan_next)(struct fr_trainer *trainer, const struct fr_batch *batch, int64_t watermark_ms,
+                      struct fr_rows *rows);
     /* Undoes the last plan. */
     void (*undo)(struct fr_trainer *trainer);
     /* The step after the forward pass: gradients, parameters, rows. FR_E_NONFINITE: it is refused,
@@ -38,5 +44,8 @@ extern const struct fr_provider fr_own_rows, fr_rank_rows;
 /* own_rows.c: undo and cut of this process's store, which are those of either provider. */
 void fr_own_undo(struct fr_trainer *trainer);
 void fr_own_cut(struct fr_trainer *trainer, struct fr_stage *stage);
+/* Whether, as far as this process knows now, nothing has to happen between the end of the current
+ * batch and the plan of the next one. */
+bool fr_own_can_plan_next(struct fr_trainer *trainer, uint64_t now_ns);
 
 #endif

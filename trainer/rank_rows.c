@@ -7,8 +7,19 @@
  *   keys     the rows of a source's keys     the next plan: forward pass and gradients read them
  *   values   the sums of a rank's lanes      they are joined
  *   values   the gradients of a home's rows  the step
+ *   values   late rows of a source's keys    they are copied
  *
- * A refused step ends after the sums were joined, on all ranks alike. Owner thread only. */
+ * A refused step ends after the sums were joined, on all ranks alike.
+ *
+ * Batch k+1 is planned beside the step of batch k if each rank has it and nothing has to happen
+ * between the two: its keys travel beside the gradients of k, and its early rows beside the step.
+ * Only once the step is certain are the keys sent, because a refused batch needs its rows again. So
+ * the moves are those of the pipeline of one rank, and nothing of k+1 has to be undone.
+ *
+ *   values  sums of k ► | gradients of k ►                 | step of k, late rows of k+1 ► |
+ *   keys                | keys of k+1 ► plan, early rows ► |                               |
+ *
+ * Owner thread only. */
 #include "provider.h"
 
 #include <string.h>
@@ -28,43 +39,63 @@ static struct fr_domains own_domains(const struct fr_trainer *trainer)
     return domains_of(trainer, fr_exchange_rank(trainer->ranks.exchange));
 }
 
-/* Gives each rank what was written for it, and waits for what all have written for this one. */
-static enum fr_status exchange(struct fr_trainer *trainer, enum fr_channel channel, const struct fr_buffer *out,
-                               struct fr_bytes *in, struct fr_err *err)
+/* Gives each rank what was written for it. */
+static enum fr_status send(struct fr_trainer *trainer, enum fr_channel channel, const struct fr_buffer *out,
+                           struct fr_err *err)
 {
     struct fr_bytes parts[FR_RANKS_MAX];
     for (uint32_t r = 0; r < trainer->ranks.n; r++)
         parts[r] = (struct fr_bytes){out[r].data, out[r].size};
-    enum fr_status status = fr_exchange_send(trainer->ranks.exchange, channel, parts, err);
-    return status == FR_OK ? fr_exchange_receive(trainer->ranks.exchange, channel, in, err) : status;
+    return fr_exchange_send(trainer->ranks.exchange, channel, parts, err);
+}
+
+/* Waits for what all ranks have written for this one. */
+static enum fr_status receive(struct fr_trainer *trainer, enum fr_channel channel, struct fr_bytes *in,
+                              struct fr_err *err)
+{
+    return fr_exchange_receive(trainer->ranks.exchange, channel, in, err);
 }
 
 /* ---- plan ---- */
+
+/* Writes the keys of the batch, for each home. */
+static void put_keys(struct fr_trainer *trainer, const struct fr_batch *batch, struct fr_rows *rows)
+{
+    fr_store_gather(trainer->store, batch, rows);
+    for (uint32_t r = 0; r < trainer->ranks.n; r++) {
+        fr_buffer_clear(&trainer->ranks.keys[r]);
+        fr_store_put_keys(trainer->store, domains_of(trainer, r), &trainer->ranks.keys[r]);
+    }
+}
+
+/* Sends each source what its keys have after they were resolved. Returns the list of the keys. */
+static enum fr_status send_rows(struct fr_trainer *trainer, const struct fr_home_rows **home, struct fr_err *err)
+{
+    *home = fr_store_home_rows(trainer->store); /* while the messages of keys are there */
+    for (uint32_t r = 0; r < trainer->ranks.n; r++) {
+        fr_buffer_clear(&trainer->ranks.rows[r]);
+        fr_store_put_rows(trainer->store, r, &trainer->ranks.rows[r]);
+    }
+    return send(trainer, FR_CHANNEL_KEYS, trainer->ranks.rows, err);
+}
 
 static enum fr_status plan_rows(struct fr_trainer *trainer, const struct fr_batch *batch, int64_t watermark_ms,
                                 struct fr_rows *rows, struct fr_err *err)
 {
     struct fr_ranks *ranks = &trainer->ranks;
-    struct fr_store *store = trainer->store;
     struct fr_bytes in[FR_RANKS_MAX];
-    fr_store_gather(store, batch, rows);
-    for (uint32_t r = 0; r < ranks->n; r++) {
-        fr_buffer_clear(&ranks->keys[r]);
-        fr_store_put_keys(store, domains_of(trainer, r), &ranks->keys[r]);
-    }
-    enum fr_status status = exchange(trainer, FR_CHANNEL_KEYS, ranks->keys, in, err);
+    put_keys(trainer, batch, rows);
+    enum fr_status status = send(trainer, FR_CHANNEL_KEYS, ranks->keys, err);
     if (status == FR_OK)
-        status = fr_store_resolve(store, own_domains(trainer), in, ranks->n, watermark_ms, err);
-    if (status != FR_OK)
-        return status;
-    ranks->home = fr_store_home_rows(store); /* while the messages of keys are there */
-    for (uint32_t r = 0; r < ranks->n; r++) {
-        fr_buffer_clear(&ranks->rows[r]);
-        fr_store_put_rows(store, r, &ranks->rows[r]);
-    }
-    status = exchange(trainer, FR_CHANNEL_KEYS, ranks->rows, in, err);
+        status = receive(trainer, FR_CHANNEL_KEYS, in, err);
+    if (status == FR_OK)
+        status = fr_store_resolve(trainer->store, own_domains(trainer), in, ranks->n, watermark_ms, err);
+    if (status == FR_OK)
+        status = send_rows(trainer, &ranks->home, err);
+    if (status == FR_OK)
+        status = receive(trainer, FR_CHANNEL_KEYS, in, err);
     for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++)
-        status = fr_store_take_rows(store, domains_of(trainer, r), in[r], rows, err);
+        status = fr_store_take_rows(trainer->store, domains_of(trainer, r), in[r], (struct fr_bytes){0}, rows, err);
     return status;
 }
 
@@ -72,6 +103,65 @@ static void plan(struct fr_trainer *trainer, const struct fr_batch *batch, int64
 {
     struct fr_err err = {0};
     (void)fr_trainer_ranks_check(trainer, plan_rows(trainer, batch, watermark_ms, rows, &err), &err);
+}
+
+/* ---- the next plan ---- */
+
+/* All ranks find out whether each can plan the next batch beside the step of this one. Slices would
+ * remove rows that the step changes, and a first watermark takes a message of its own. */
+static void look(struct fr_trainer *trainer)
+{
+    struct fr_pipeline *pipeline = &trainer->pipeline;
+    trainer->ranks.ahead = false;
+    if (fr_pipeline_slices_due(trainer) || trainer->history.watermark_ms == INT64_MIN)
+        return;
+    bool can = fr_pipeline_await_next(trainer, 0) == FR_OK &&
+               fr_own_can_plan_next(trainer, fr_mono_ns(trainer->options.clock));
+    trainer->ranks.ahead = fr_trainer_agree_next(trainer, can ? pipeline->next : NULL, &pipeline->early.facts);
+}
+
+/* Keys were sent, and put_keys has filled a part of the rows. */
+static enum fr_status resolve_next(struct fr_trainer *trainer, int64_t watermark_ms, struct fr_err *err)
+{
+    struct fr_bytes in[FR_RANKS_MAX];
+    enum fr_status status = receive(trainer, FR_CHANNEL_KEYS, in, err);
+    if (status == FR_OK)
+        status = fr_store_resolve_next(trainer->store, own_domains(trainer), in, trainer->ranks.n, watermark_ms, err);
+    return status == FR_OK ? send_rows(trainer, &trainer->ranks.next_home, err) : status;
+}
+
+static void plan_next(struct fr_trainer *trainer, const struct fr_batch *batch, int64_t watermark_ms,
+                      struct fr_rows *rows)
+{
+    struct fr_err err = {0};
+    (void)batch;
+    (void)rows;
+    (void)fr_trainer_ranks_check(trainer, resolve_next(trainer, watermark_ms, &err), &err);
+}
+
+/* Called after the step: the rows of the next batch that the step may have changed leave now. */
+static enum fr_status take_next(struct fr_trainer *trainer, struct fr_err *err)
+{
+    struct fr_ranks *ranks = &trainer->ranks;
+    struct fr_bytes early[FR_RANKS_MAX], late[FR_RANKS_MAX];
+    for (uint32_t r = 0; r < ranks->n; r++) {
+        fr_buffer_clear(&ranks->late_rows[r]);
+        fr_store_put_late_rows(trainer->store, r, &ranks->late_rows[r]);
+    }
+    enum fr_status status = send(trainer, FR_CHANNEL_VALUES, ranks->late_rows, err);
+    if (status == FR_OK)
+        status = receive(trainer, FR_CHANNEL_KEYS, early, err);
+    if (status == FR_OK)
+        status = receive(trainer, FR_CHANNEL_VALUES, late, err);
+    for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++) {
+        fr_buffer_clear(&ranks->late[r]);
+        fr_buffer_append(&ranks->late[r], late[r].data, late[r].size);
+        status = fr_store_take_rows(trainer->store, domains_of(trainer, r), early[r],
+                                    (struct fr_bytes){ranks->late[r].data, ranks->late[r].size},
+                                    fr_pipeline_next_rows(trainer), err);
+    }
+    ranks->home = ranks->next_home;
+    return status;
 }
 
 /* ---- step ---- */
@@ -87,8 +177,9 @@ static void put_row_sums(struct fr_trainer *trainer, const struct fr_batch *batc
     }
 }
 
+/* Joins the sums of all ranks. ahead: writes the keys of the next batch while the sums travel. */
 static enum fr_status join(struct fr_trainer *trainer, const struct fr_batch *batch, const struct fr_rows *rows,
-                           struct fr_graph_join *out, struct fr_err *err)
+                           bool ahead, struct fr_graph_join *out, struct fr_err *err)
 {
     struct fr_ranks *ranks = &trainer->ranks;
     struct fr_bytes parts[FR_RANKS_MAX];
@@ -101,14 +192,17 @@ static enum fr_status join(struct fr_trainer *trainer, const struct fr_batch *ba
     if (status != FR_OK)
         return status;
     put_row_sums(trainer, batch, rows);
-    status = fr_exchange_receive(ranks->exchange, FR_CHANNEL_VALUES, parts, err);
+    if (ahead)
+        put_keys(trainer, trainer->pipeline.next, fr_pipeline_next_rows(trainer));
+    status = receive(trainer, FR_CHANNEL_VALUES, parts, err);
     return status == FR_OK ? fr_graph_join_sums(trainer->graph, parts, ranks->n, out, err) : status;
 }
 
+/* Waits for the gradients of the rows of this home, and steps all. */
 static enum fr_status step_rows(struct fr_trainer *trainer, const struct fr_graph_join *joined, struct fr_err *err)
 {
     struct fr_bytes in[FR_RANKS_MAX];
-    enum fr_status status = exchange(trainer, FR_CHANNEL_VALUES, trainer->ranks.row_sums, in, err);
+    enum fr_status status = receive(trainer, FR_CHANNEL_VALUES, in, err);
     if (status == FR_OK)
         status = fr_graph_read_row_sums(trainer->graph, trainer->ranks.home, in, err);
     if (status != FR_OK)
@@ -124,28 +218,41 @@ static enum fr_status step_rows(struct fr_trainer *trainer, const struct fr_grap
     return FR_OK;
 }
 
+/* The sums were joined and are fit for a step. */
+static enum fr_status step(struct fr_trainer *trainer, const struct fr_graph_join *joined, bool ahead,
+                           struct fr_err *err)
+{
+    struct fr_ranks *ranks = &trainer->ranks;
+    enum fr_status status = send(trainer, FR_CHANNEL_VALUES, ranks->row_sums, err);
+    if (ahead && status == FR_OK) {
+        status = send(trainer, FR_CHANNEL_KEYS, ranks->keys, err);
+        if (status != FR_OK)
+            return status;
+        fr_pipeline_move(trainer, FR_MOVE_PLAN_NEXT);
+        status = ranks->failure.status;
+    }
+    if (status == FR_OK)
+        status = step_rows(trainer, joined, err);
+    return ahead && status == FR_OK ? take_next(trainer, err) : status;
+}
+
 static enum fr_status apply(struct fr_trainer *trainer, const struct fr_batch *batch, const struct fr_rows *rows,
                             double *loss)
 {
     struct fr_graph_join joined = {0};
     struct fr_err err = {0};
-    enum fr_status status = join(trainer, batch, rows, &joined, &err);
+    bool ahead = trainer->ranks.ahead;
+    trainer->ranks.ahead = false; /* it was decided for this attempt */
+    enum fr_status status = join(trainer, batch, rows, ahead, &joined, &err);
     if (status == FR_OK && joined.refused)
         return FR_E_NONFINITE;
     if (status == FR_OK && joined.steps)
-        status = step_rows(trainer, &joined, &err);
+        status = step(trainer, &joined, ahead && joined.rows_bounded, &err);
     if (status != FR_OK && status != FR_E_NONFINITE)
         return fr_trainer_ranks_check(trainer, status, &err);
     *loss = joined.loss;
     return status;
 }
 
-/* ---- the rest ---- */
-
-static void look(struct fr_trainer *trainer)
-{
-    (void)trainer;
-}
-
 const struct fr_provider fr_rank_rows = {
-    .look = look, .plan = plan, .undo = fr_own_undo, .apply = apply, .cut = fr_own_cut};
+    .look = look, .plan = plan, .plan_next = plan_next, .undo = fr_own_undo, .apply = apply, .cut = fr_own_cut};

@@ -50,7 +50,7 @@ struct fr_decision fr_roll_decide(const struct fr_roll *rolls, uint32_t n)
         return (struct fr_decision){.next = FR_NEXT_CUT};
     uint32_t waits = first_with(rolls, n, FR_ROLL_PAUSED | FR_ROLL_MUST);
     if (waits < n)
-        return wait_for(waits, false);
+        return (struct fr_decision){.next = FR_NEXT_WAIT, .interrupts = true, .rank = waits};
     uint32_t late = first_without(rolls, n, FR_ROLL_READY | FR_ROLL_ENDED);
     if (rolls[0].lockstep && late < n) /* its batch must not depend on which rank is faster */
         return wait_for(late, false);

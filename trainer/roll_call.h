@@ -47,6 +47,8 @@ enum fr_next {
 struct fr_decision {
     enum fr_next next;
     bool ends; /* the job ends, now or once the ranks can cut the last epoch */
+    /* WAIT: for longer than a batch takes, so what was planned ahead is undone, on all ranks */
+    bool interrupts;
     /* WAIT: the rank that all wait for; UINT32_MAX: there is no batch. */
     uint32_t rank;
 };

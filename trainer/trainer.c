@@ -130,6 +130,8 @@ static void release_ranks(struct fr_ranks *ranks)
         fr_buffer_release(&ranks->keys[r]);
         fr_buffer_release(&ranks->rows[r]);
         fr_buffer_release(&ranks->row_sums[r]);
+        fr_buffer_release(&ranks->late_rows[r]);
+        fr_buffer_release(&ranks->late[r]);
     }
     fr_buffer_release(&ranks->answers);
     fr_buffer_release(&ranks->sums);
@@ -448,9 +450,10 @@ static enum fr_status act(struct fr_trainer *trainer, const struct fr_decision *
         return trainer->pipeline.current ? FR_AGAIN : FR_OK;
     if (decision->ends)
         return FR_AGAIN;
-    if (flags & (FR_ROLL_PAUSED | FR_ROLL_MUST))
+    if (decision->interrupts)
         fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
-    fr_pipeline_slice_idle(trainer, now_ns);
+    if (trainer->pipeline.state == FR_PIPELINE_EMPTY)
+        fr_pipeline_slice_idle(trainer, now_ns);
     return FR_AGAIN;
 }
 

@@ -175,8 +175,11 @@ struct fr_trainer {
         } counts;
         struct fr_buffer answers; /* of agree.c */
         struct fr_buffer sums;    /* the messages of rank_rows.c and rank_samples.c */
-        struct fr_buffer keys[FR_RANKS_MAX], rows[FR_RANKS_MAX], row_sums[FR_RANKS_MAX];
-        const struct fr_home_rows *home; /* of the last plan */
+        struct fr_buffer keys[FR_RANKS_MAX], rows[FR_RANKS_MAX], row_sums[FR_RANKS_MAX], late_rows[FR_RANKS_MAX];
+        struct fr_buffer late[FR_RANKS_MAX]; /* late rows that each rank sent */
+        /* of the batch that is stepped, and of the batch after it */
+        const struct fr_home_rows *home, *next_home;
+        bool ahead;                      /* all ranks plan the next batch beside the step */
         struct fr_rank_samples *samples; /* of measure.c */
     } ranks;
     const struct fr_provider *provider;
@@ -267,6 +270,10 @@ uint64_t fr_trainer_largest(struct fr_trainer *trainer, uint64_t number);
 /* Finds the facts of a batch, or of a part of it, and gives its columns the forms that they have in
  * the batch of all ranks. */
 void fr_trainer_agree(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_facts *out);
+/* Likewise for the batch after the current one. NULL: this rank has none, or has to do something
+ * else before. Returns whether every rank has one, and there are samples; otherwise nothing was
+ * given a form. */
+bool fr_trainer_agree_next(struct fr_trainer *trainer, struct fr_batch *next, struct fr_facts *out);
 /* The lower median of the event times of samples that train; some rank has at least one. */
 int64_t fr_trainer_median_time(struct fr_trainer *trainer, const struct fr_batch *batch);
 /* Called after the last attempt at a batch: sets ranks.counts. */

@@ -1,9 +1,10 @@
-"""Shows that the kill test can fail: copies of the source with one seeded bug each must not pass it, and must fail for the right reason.
+"""Shows that the kill test and that of several ranks can fail: copies of the source with one seeded bug each must not pass them, and must fail for the right reason.
 
     python3 tests/fault/seeded_bugs.py [--seed S]
 
 A bug is an exact replacement of text; if the text is not there (any more), this test fails and must be adapted. The bugs are built one after
-the other in one copy, so that the second compiles only what differs. That the source as it is passes is tests/fault/kill_loop.py itself.
+the other in one copy, so that the second compiles only what differs. That the source as it is passes is what tests/fault/kill_loop.py and
+tests/integration/ranks.py show.
 """
 import argparse
 import os
@@ -16,10 +17,10 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
-KILL_LOOP_SECONDS = 180
+SECONDS = 180
 
 # name -> (file, text, text of the bug)..., then what the kill test must report about it.
-BUGS = {
+KILL_BUGS = {
     "publishes before the HWM is synced": ([
         ("store/durable/durable.c",
          "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n",
@@ -41,6 +42,21 @@ BUGS = {
         ("ingest/open_streams.c", "        .next = p.offset,\n", "        .next = p.offset < 0 ? p.offset : p.offset + 1,\n"),
     ], r"delta records are not those of the uninterrupted run|private hash|not counted once"),
 }
+# The same for the test that several ranks hold what one process holds.
+OTHER_STATE = r"(private|dense|dense_state|metrics) of \d ranks, and of one process"
+RANKS_BUGS = {
+    "adds the gradients of ranks as they come": ([
+        ("trainer/graph/span_sums.c", "memcpy(fr_lane_arrays_push(graph->ops, &sums, join->sent->lanes[i]),", "memcpy(fr_lane_arrays_push(graph->ops, &sums, i),"),
+    ], OTHER_STATE),
+    "forgets to undo a refused batch at one home": ([
+        ("trainer/own_rows.c", "    fr_store_undo(trainer->store);\n",
+         "    if (fr_exchange_rank(trainer->ranks.exchange) != 1)\n        fr_store_undo(trainer->store);\n"),
+    ], OTHER_STATE),
+    "sends late rows before the step": ([
+        ("store/ranks.c", "*find_head(heads, bits, keys_before, keys[u].hash) != UINT32_MAX;", "false;"),
+    ], OTHER_STATE),
+}
+BUGS = {**KILL_BUGS, **RANKS_BUGS}
 
 
 def copy_source(to):
@@ -76,18 +92,20 @@ def run(command, seconds, **options):
 
 def build(copy):
     out = copy / "build/release"  # as deep as the tree's own, so that ccache knows the files without a bug
-    commands = [["cmake", "-S", copy, "-B", out, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF"],
-                ["cmake", "--build", out, "--target", "freshetd", "-j", str(os.cpu_count())]]
+    commands = [["cmake", "-S", copy, "-B", out, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=ON"],
+                ["cmake", "--build", out, "--target", "freshetd", "run_ranks", "-j", str(os.cpu_count())]]
     for command in commands:
         code, output = run([str(word) for word in command], 600)
         assert code == 0, f"a copy with a seeded bug does not build:\n{output[-3000:]}"
-    return out / "daemon/freshetd"
+    return out
 
 
-def expect_caught(name, program, temporary, seed):
-    code, output = run([sys.executable, SOURCE / "tests/fault/kill_loop.py", "--freshetd", program, "--seed", str(seed)], KILL_LOOP_SECONDS,
-                       env={**os.environ, "TMPDIR": str(temporary)})
-    assert code != 0, f"a build that {name} passes the kill test:\n{output[-3000:]}"
+def expect_caught(name, built, temporary, seed):
+    kill_loop = [sys.executable, SOURCE / "tests/fault/kill_loop.py", "--freshetd", built / "daemon/freshetd", "--seed", str(seed)]
+    ranks = [sys.executable, SOURCE / "tests/integration/ranks.py", "beside"]
+    code, output = run(kill_loop if name in KILL_BUGS else ranks, SECONDS,
+                       env={**os.environ, "TMPDIR": str(temporary), "FRESHET_RUN_RANKS": str(built / "tests/ranks/run_ranks")})
+    assert code != 0, f"a build that {name} passes its test:\n{output[-3000:]}"
     failures = re.findall(r"^AssertionError: (.*)$", output, re.MULTILINE)
     assert failures and re.search(BUGS[name][1], failures[-1]), f"a build that {name} fails, but not for that:\n{output[-3000:]}"
     print(f"caught: {name}: {failures[-1]}", flush=True)
@@ -110,8 +128,7 @@ def main():
         for name, (replacements, _) in BUGS.items():
             for path, text, bug in replacements:
                 replace(copy / path, text, bug)
-            program = build(copy)
-            expect_caught(name, program, temporary, arguments.seed)
+            expect_caught(name, build(copy), temporary, arguments.seed)
             for path, _, _ in replacements:
                 (copy / path).write_text((SOURCE / path).read_text())
     print(f"{len(BUGS)} passed, 0 failed")

@@ -3,6 +3,7 @@
 The log, the model and the single process are those of domains.py: 12 domains, every gate and every rule of expiry, quarantine, groups, sequences, two tasks. A run has
 1, 2, 3, 4 or 6 ranks with one or two workers each; with memory for a part of the rows, with a drain on the way, with messages that are seen late. Rows, pending keys and
 gates' counters of all ranks are those of the single state, and so are the ledger, the letters and the counts; each rank has the same parameters, metrics and history.
+In that log slices or a cut follow nearly each batch, so few batches are planned beside the step before; the case `beside` has slices and cuts seldom.
 """
 import collections
 import pathlib
@@ -13,7 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import domains  # noqa: E402
 from harness import *  # noqa: E402,F403
 
-RUN_RANKS = BUILD / "tests/ranks/run_ranks"
+RUN_RANKS = pathlib.Path(os.environ.get("FRESHET_RUN_RANKS", BUILD / "tests/ranks/run_ranks"))  # another build's, for bugs that must be found
+SELDOM = [*(f"tables.{table}.expire.every=24" for table in ("user", "item", "tag")), "ingest.lockstep.epoch_batches=16"]
 SHARED = ("dense", "dense_state", "metrics", "trainer")  # lines of a private dump that every rank has; the others are of its domains and lanes
 
 
@@ -59,15 +61,17 @@ class Cases:
     def __init__(self, work, kafka):
         self.single = domains.Cases(work, kafka)
         self.work, self.kafka = work, kafka
-        self.single.start("single", "threads=1", wait_http=False).expect_exit(0)
-        self.expected = digest([work.path / "single"])
-        self.letters = domains.read_letters(kafka, "single.dead")
+        self.run_single("single")
 
-    def start(self, ranks, workers, sets=(), faults=(), **options):
-        return self.single.start(f"ranks{ranks}", f"threads={workers}", *sets, program=RUN_RANKS, arguments=["--ranks", str(ranks), *faults], **options)
+    def run_single(self, name, sets=()):
+        self.single.start(name, "threads=1", *sets, wait_http=False).expect_exit(0)
+        self.expected = digest([self.work.path / name])
+        self.letters = domains.read_letters(self.kafka, f"{name}.dead")
 
-    def compare(self, ranks, begin):
-        name = f"ranks{ranks}"
+    def start(self, ranks, workers, sets=(), faults=(), name=None, **options):
+        return self.single.start(name or f"ranks{ranks}", f"threads={workers}", *sets, program=RUN_RANKS, arguments=["--ranks", str(ranks), *faults], **options)
+
+    def compare(self, name, ranks, begin):
         states = [self.work.path / name / f"rank-{rank}" for rank in range(ranks)]
         held = digest(states)
         for key, value in self.expected.items():
@@ -79,16 +83,21 @@ class Cases:
         print(f"   {ranks} ranks: {len(held['private'])} keys and counters, {len(held['ledger'])} partitions, {len(letters)} letters as of one process, "
               f"run in {time.monotonic() - begin:.1f} s", flush=True)
 
-    def run(self, ranks, workers, sets=(), faults=(), drain_after=0):
-        begin = time.monotonic()
+    def run(self, ranks, workers, sets=(), faults=(), drain_after=0, name=None):
+        """Returns which part of the batches was planned beside the step of the batch before."""
+        begin, name = time.monotonic(), name or f"ranks{ranks}"
         if drain_after:
-            daemon = self.start(ranks, workers, sets, faults)
+            daemon = self.start(ranks, workers, sets, faults, name)
             wait_until(lambda: not daemon.running() or daemon.json("/status").get("durable", 0) > drain_after, f"epoch {drain_after}")
             daemon.process.send_signal(signal.SIGTERM)
             daemon.expect_exit(0)
             assert "event=drain why=signal" in daemon.log(), daemon.log()[-2000:]
-        self.start(ranks, workers, sets, faults, wait_http=False).expect_exit(0)
-        self.compare(ranks, begin)
+        daemon = self.start(ranks, workers, sets, faults, name, wait_http=False)
+        daemon.expect_exit(0)
+        batches = {(int(all), int(early)) for all, early in re.findall(r"event=rank_drained .* batches=(\d+) planned_early=(\d+)", daemon.log())}
+        assert len(batches) == 1, f"batches of each rank, and those planned early: {batches}"
+        self.compare(name, ranks, begin)
+        return next(early / all for all, early in batches)
 
     def one(self):
         self.run(1, 1)
@@ -108,6 +117,12 @@ class Cases:
     def six(self):
         self.run(6, 1)
 
+    def beside(self):
+        self.run_single("seldom", SELDOM)
+        cases = ((2, 1, ()), (3, 2, ("--delay-us", "300", "--seed", "9")), (6, 1, ()))
+        early = [self.run(ranks, workers, SELDOM, faults, name=f"beside{ranks}") for ranks, workers, faults in cases]
+        assert max(early) > 0.05, f"parts of the batches that were planned beside the step of the batch before: {early}"
+
     def error(self):
         """The error of one rank, whose state directory is a file, ends all, and its code is that of the process."""
         (self.work.path / "ranks5").mkdir()
@@ -121,7 +136,7 @@ class Cases:
 
 def main():
     with Workspace() as work, Kafka() as kafka:
-        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "error"])
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "error", "beside"])  # the last one changes what is expected
 
 
 main()

@@ -8,6 +8,7 @@
  *
  * Threads: each rank's service belongs to the thread of the rank. The main thread passes on the
  * signals that threads of a library give to it (signals.c). */
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -114,21 +115,29 @@ static void fail(struct rank *rank, enum fr_status status, const struct fr_err *
            rank->number, first, code, fr_status_name(status), fr_log_quote(quoted, sizeof(quoted), err->text));
 }
 
+static void log_drained(struct rank *rank)
+{
+    char text[2200] = "";
+    struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
+    fr_progress_end(&rank->service, text, sizeof(text));
+    fr_trainer_get_status(rank->service.trainer, status);
+    fr_log(FR_LOG_INFO, "ranks", "rank_drained", "rank=%u %s batches=%" PRIu64 " planned_early=%" PRIu64, rank->number,
+           text, status->history.batches, status->run.planned_early);
+    free(status);
+}
+
 static void *rank_main(void *self)
 {
     struct rank *rank = self;
     struct fr_service *service = &rank->service;
     struct fr_err err = {0};
-    char text[2200] = "";
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)
         status = fr_service_run(service, &err);
-    if (status != FR_OK) {
+    if (status == FR_OK)
+        log_drained(rank);
+    else
         fail(rank, status, &err);
-    } else {
-        fr_progress_end(service, text, sizeof(text));
-        fr_log(FR_LOG_INFO, "ranks", "rank_drained", "rank=%u %s", rank->number, text);
-    }
     fr_service_close(service);
     atomic_fetch_add(&rank->job->n_ended, 1);
     return NULL;

@@ -9,6 +9,11 @@
  *           fr_store_put_rows    writes for each source what its keys have: a row, its values
  *   source  fr_store_take_rows   makes struct fr_rows from what the homes wrote
  *
+ * A batch may be planned before the step of the batch before it (fr_store_resolve_next). Rows that
+ * the step cannot change leave early, with fr_store_put_rows. Those that the step can change are
+ * late: their values leave after it, with fr_store_put_late_rows. So a batch reads what all batches
+ * before it have written.
+ *
  * Ranks own contiguous ranges of lanes and of domains, both ascending. So the merged keys have the
  * order of first occurrence of one rank that reads all lanes (lane, slot, entry), sums over samples
  * are exact, and nothing depends on the number of ranks.
@@ -16,7 +21,7 @@
  * A message is what its name says and is checked when it is read: FR_E_CORRUPT, never a crash,
  * whatever it holds. Numbers are in the byte order of the machine.
  *
- * Thread: as fr_store_plan. fr_store_undo undoes fr_store_resolve. */
+ * Thread: as fr_store_plan. fr_store_undo undoes fr_store_resolve and fr_store_resolve_next. */
 #ifndef FR_STORE_RANKS_H
 #define FR_STORE_RANKS_H
 
@@ -49,17 +54,27 @@ void fr_store_sent_ranges(const struct fr_store *store, struct fr_domains domain
  * changed. */
 enum fr_status fr_store_resolve(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                 uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err) FR_MUST_CHECK;
-/* Appends what the keys of one source have after fr_store_resolve. */
-void fr_store_put_rows(const struct fr_store *store, uint32_t source, struct fr_buffer *out);
-/* Returns the keys that fr_store_resolve merged, with their rows, whose values and state the
- * caller may change. Call it while the messages of keys are still there. Valid, like rows of
- * fr_store_plan, until the plan is undone or another one is made. */
+/* Plans, as fr_store_resolve does, the batch after the one planned last, which was not stepped yet.
+ * Both plans can be undone, the later one first. What fr_store_home_rows returned for the earlier
+ * one stays valid. */
+enum fr_status fr_store_resolve_next(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
+                                     uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err) FR_MUST_CHECK;
+/* Appends what the keys of one source have, without the values of late rows. Call it after
+ * fr_store_home_rows. */
+void fr_store_put_rows(struct fr_store *store, uint32_t source, struct fr_buffer *out);
+/* Appends the values of the late rows of one source, as they are now. Call it after the step,
+ * before anything else is planned. */
+void fr_store_put_late_rows(const struct fr_store *store, uint32_t source, struct fr_buffer *out);
+/* Returns the keys that were merged last, with their rows, whose values and state the caller may
+ * change. Call it while the messages of keys are still there. Valid until the plan is undone, or
+ * another one is made that fr_store_resolve_next did not make. */
 const struct fr_home_rows *fr_store_home_rows(struct fr_store *store);
-/* Sets rows and served of the gathered keys of a home's domains. The values stay in the message,
- * which must outlive the batch, be aligned to a float, and is not written to. A row that has no
+/* Sets rows and served of the gathered keys of a home's domains, from the home's message with rows
+ * and from that with late rows, which is empty if there are none. The values stay in the messages,
+ * which must outlive the batch, be aligned to a float, and are not written to. A row that has no
  * values yet, because this batch made it, is not NULL in rows->rows, but nothing can be read
  * there. */
 enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domains domains, struct fr_bytes in,
-                                  struct fr_rows *rows, struct fr_err *err) FR_MUST_CHECK;
+                                  struct fr_bytes late, struct fr_rows *rows, struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -16,6 +16,8 @@ struct rank {
     struct fr_domains domains;        /* and lanes */
     struct fr_buffer keys[RANKS_MAX]; /* for each home */
     struct fr_buffer rows[RANKS_MAX]; /* for each source */
+    struct fr_buffer late[RANKS_MAX];
+    const struct fr_home_rows *home, *home_before; /* of the last two plans */
 };
 
 static void open_world(struct world *w, size_t workers)
@@ -63,7 +65,8 @@ static void draw_batch(const struct world *one, struct test_batch *all, uint32_t
     free(lane);
 }
 
-static void plan_ranks(struct rank *ranks, uint32_t n, int64_t watermark_ms)
+/* Plans the batches of all ranks at all homes; next: beside the step of the batch before. */
+static void resolve_ranks(struct rank *ranks, uint32_t n, int64_t watermark_ms, bool next)
 {
     struct fr_err err = {0};
     for (uint32_t r = 0; r < n; r++) {
@@ -74,21 +77,42 @@ static void plan_ranks(struct rank *ranks, uint32_t n, int64_t watermark_ms)
         }
     }
     for (uint32_t h = 0; h < n; h++) {
+        struct fr_store *store = ranks[h].world.store;
         struct fr_bytes in[RANKS_MAX];
         for (uint32_t r = 0; r < n; r++)
             in[r] = (struct fr_bytes){ranks[r].keys[h].data, ranks[r].keys[h].size};
-        assert_int_equal(fr_store_resolve(ranks[h].world.store, ranks[h].domains, in, n, watermark_ms, &err), FR_OK);
+        enum fr_status status = next ? fr_store_resolve_next(store, ranks[h].domains, in, n, watermark_ms, &err)
+                                     : fr_store_resolve(store, ranks[h].domains, in, n, watermark_ms, &err);
+        assert_int_equal(status, FR_OK);
+        ranks[h].home_before = ranks[h].home;
+        ranks[h].home = fr_store_home_rows(store);
         for (uint32_t r = 0; r < n; r++) {
             fr_buffer_clear(&ranks[h].rows[r]);
-            fr_store_put_rows(ranks[h].world.store, r, &ranks[h].rows[r]);
+            fr_store_put_rows(store, r, &ranks[h].rows[r]);
         }
     }
+}
+
+/* Brings the rows to their sources, the late ones as they are now. */
+static void take_ranks(struct rank *ranks, uint32_t n)
+{
+    struct fr_err err = {0};
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t h = 0; h < n; h++) {
+            struct fr_buffer *late = &ranks[h].late[r];
+            fr_buffer_clear(late);
+            fr_store_put_late_rows(ranks[h].world.store, r, late);
             struct fr_bytes in = {ranks[h].rows[r].data, ranks[h].rows[r].size};
-            assert_int_equal(fr_store_take_rows(ranks[r].world.store, ranks[h].domains, in, ranks[r].world.rows, &err),
+            assert_int_equal(fr_store_take_rows(ranks[r].world.store, ranks[h].domains, in,
+                                                (struct fr_bytes){late->data, late->size}, ranks[r].world.rows, &err),
                              FR_OK);
         }
+}
+
+static void plan_ranks(struct rank *ranks, uint32_t n, int64_t watermark_ms)
+{
+    resolve_ranks(ranks, n, watermark_ms, false);
+    take_ranks(ranks, n);
 }
 
 static uint32_t find(const struct fr_table_rows *rows, uint64_t key)
@@ -149,9 +173,13 @@ static void expect_home(struct rank *ranks, uint32_t n, uint32_t h)
     }
 }
 
-/* Copies the rows that the step of the one rank changed to their homes. */
-static void step_homes(const struct world *one, struct rank *ranks, uint32_t n)
+/* Changes the rows of the one rank's batch, and copies them to their homes. */
+static void step(const struct world *one, struct rank *ranks, uint32_t n)
 {
+    for (uint32_t t = 0; t < one->n_tables; t++)
+        for (uint32_t u = 0; u < one->rows->tables[t].n_unique; u++)
+            for (uint32_t j = 0; one->rows->tables[t].rows[u] && j < TEST_ROW_FLOATS; j++)
+                one->rows->tables[t].rows[u][j] += (float)(u + j + 1) * 0.01f;
     for (uint32_t t = 0; t < one->n_tables; t++) {
         const struct fr_table_rows *all = &one->rows->tables[t];
         for (uint32_t u = 0; u < all->n_unique; u++) {
@@ -159,8 +187,8 @@ static void step_homes(const struct world *one, struct rank *ranks, uint32_t n)
             while (domain >= ranks[h].domains.end)
                 h++;
             float *row = fr_store_row_of(ranks[h].world.store, t, all->keys[u]);
-            assert_int_equal(row != NULL, all->rows[u] != NULL);
-            if (row)
+            assert_true(row || !all->rows[u]); /* a batch planned since may have made others */
+            if (all->rows[u])
                 memcpy(row, all->rows[u], TEST_ROW_FLOATS * sizeof(float));
             for (uint32_t r = 0; r < n; r++) /* nobody else has the key */
                 if (r != h)
@@ -198,49 +226,77 @@ static void expect_state(const struct world *one, const struct rank *ranks, uint
     }
 }
 
+struct ranks_world {
+    struct world one;
+    struct rank *ranks;
+    uint32_t n;
+    struct test_batch *all;
+    uint32_t lane_begin[DOMAINS];
+    uint64_t random;
+};
+
+static void open_ranks(struct ranks_world *w, uint32_t n)
+{
+    *w = (struct ranks_world){.n = n, .random = 31};
+    w->ranks = fr_alloc(n, sizeof(*w->ranks));
+    w->all = fr_alloc(1, sizeof(*w->all));
+    open_world(&w->one, 1);
+    for (uint32_t r = 0; r < n; r++) {
+        w->ranks[r].domains = (struct fr_domains){DOMAINS * r / n, DOMAINS * (r + 1) / n};
+        open_world(&w->ranks[r].world, 1 + r % 2);
+    }
+}
+
+static void close_ranks(struct ranks_world *w)
+{
+    for (uint32_t r = 0; r < w->n; r++) {
+        for (uint32_t h = 0; h < w->n; h++) {
+            fr_buffer_release(&w->ranks[r].keys[h]);
+            fr_buffer_release(&w->ranks[r].rows[h]);
+            fr_buffer_release(&w->ranks[r].late[h]);
+        }
+        world_close(&w->ranks[r].world);
+    }
+    world_close(&w->one);
+    free(w->all);
+    free(w->ranks);
+}
+
+static void draw(struct ranks_world *w)
+{
+    draw_batch(&w->one, w->all, w->lane_begin, w->ranks, w->n, &w->random);
+}
+
+static void expect_plan(struct ranks_world *w)
+{
+    for (uint32_t r = 0; r < w->n; r++) {
+        expect_rows(&w->one, &w->ranks[r]);
+        expect_home(w->ranks, w->n, r);
+    }
+}
+
 static void run_ranks(uint32_t n)
 {
-    struct world one;
-    struct rank *ranks = fr_alloc(n, sizeof(*ranks));
-    struct test_batch *all = fr_alloc(1, sizeof(*all));
-    uint32_t lane_begin[DOMAINS];
-    uint64_t random = 31;
-    open_world(&one, 1);
-    for (uint32_t r = 0; r < n; r++) {
-        ranks[r].domains = (struct fr_domains){DOMAINS * r / n, DOMAINS * (r + 1) / n};
-        open_world(&ranks[r].world, 1 + r % 2);
-    }
+    struct ranks_world w;
+    open_ranks(&w, n);
     for (int round = 0; round < 120; round++) {
-        draw_batch(&one, all, lane_begin, ranks, n, &random);
-        fr_store_plan(one.store, &all->batch, round, one.rows);
-        plan_ranks(ranks, n, round);
-        for (uint32_t r = 0; r < n; r++) {
-            expect_rows(&one, &ranks[r]);
-            expect_home(ranks, n, r);
-        }
+        draw(&w);
+        fr_store_plan(w.one.store, &w.all->batch, round, w.one.rows);
+        plan_ranks(w.ranks, n, round);
+        expect_plan(&w);
+        for (uint32_t r = 0; r < n; r++)
+            for (uint32_t h = 0; h < n; h++)
+                assert_int_equal(w.ranks[h].late[r].size, 0);
         if (round % 5 == 4) { /* refused: nothing of it stays, at any home */
-            fr_store_undo(one.store);
+            fr_store_undo(w.one.store);
             for (uint32_t r = 0; r < n; r++)
-                fr_store_undo(ranks[r].world.store);
+                fr_store_undo(w.ranks[r].world.store);
             continue;
         }
-        for (uint32_t t = 0; t < one.n_tables; t++)
-            for (uint32_t u = 0; u < one.rows->tables[t].n_unique; u++)
-                for (uint32_t j = 0; one.rows->tables[t].rows[u] && j < TEST_ROW_FLOATS; j++)
-                    one.rows->tables[t].rows[u][j] += (float)(u + j) * 0.01f;
-        step_homes(&one, ranks, n);
+        step(&w.one, w.ranks, n);
     }
-    expect_state(&one, ranks, n);
-    for (uint32_t r = 0; r < n; r++) {
-        for (uint32_t h = 0; h < n; h++) {
-            fr_buffer_release(&ranks[r].keys[h]);
-            fr_buffer_release(&ranks[r].rows[h]);
-        }
-        world_close(&ranks[r].world);
-    }
-    world_close(&one);
-    free(all);
-    free(ranks);
+    expect_state(&w.one, w.ranks, n);
+    close_ranks(&w);
 }
 
 FR_CASE(any_number_of_ranks_gives_the_rows_of_one)
@@ -248,6 +304,105 @@ FR_CASE(any_number_of_ranks_gives_the_rows_of_one)
     static const uint32_t sizes[] = {1, 2, 3, 4, 5, 6};
     for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++)
         run_ranks(sizes[i]);
+}
+
+/* The rows that the home listed for the batch before are those that its step has to change. */
+static void expect_home_before(const struct world *one, const struct rank *ranks, uint32_t n, uint32_t h)
+{
+    const struct fr_home_rows *home = ranks[h].home_before;
+    for (uint32_t t = 0; t < one->n_tables; t++) {
+        const struct fr_table_rows *all = &one->rows->tables[t];
+        uint32_t rows = 0, listed = 0;
+        for (uint32_t u = 0; u < all->n_unique; u++) {
+            uint32_t domain = fr_key_domain(all->keys[u], DOMAINS);
+            const float *row = fr_store_row_of(ranks[h].world.store, t, all->keys[u]);
+            if (!all->rows[u] || domain < ranks[h].domains.first || domain >= ranks[h].domains.end)
+                continue;
+            rows++;
+            for (uint32_t k = 0; k < home->tables[t].n_keys; k++)
+                listed += home->tables[t].rows[k] == row;
+        }
+        assert_int_equal(listed, rows);
+    }
+    assert_int_equal(home->n_ranks, n);
+}
+
+/* Returns how many late rows were other ones before the step, when early rows left. */
+static size_t count_changed(const struct rank *ranks, uint32_t n, struct fr_buffer before[RANKS_MAX][RANKS_MAX])
+{
+    size_t changed = 0, each = TEST_DIM * sizeof(float);
+    for (uint32_t h = 0; h < n; h++)
+        for (uint32_t r = 0; r < n; r++) {
+            const struct fr_buffer *now = &ranks[h].late[r];
+            assert_int_equal(before[h][r].size, now->size);
+            for (size_t at = 0; at < now->size; at += each)
+                changed += memcmp(before[h][r].data + at, now->data + at, each) != 0;
+        }
+    return changed;
+}
+
+/* Returns how many rows have their values in a message with rows. */
+static size_t early_rows(const struct fr_buffer *message)
+{
+    uint32_t n_keys = fr_load_u32(message->data);
+    return (message->size - 2 * sizeof(uint32_t) - (n_keys + 3) / 4 * (size_t)4) / (TEST_DIM * sizeof(float));
+}
+
+/* Each batch is planned at all homes before the step of the batch before, at the one rank after. */
+static void run_beside(uint32_t n)
+{
+    struct ranks_world w;
+    struct fr_buffer before[RANKS_MAX][RANKS_MAX] = {0};
+    size_t late = 0, changed = 0, early = 0;
+    open_ranks(&w, n);
+    draw(&w);
+    fr_store_plan(w.one.store, &w.all->batch, 0, w.one.rows);
+    plan_ranks(w.ranks, n, 0);
+    for (int round = 1; round < 120; round++) {
+        draw(&w);
+        resolve_ranks(w.ranks, n, round, true);
+        for (uint32_t h = 0; h < n; h++)
+            expect_home_before(&w.one, w.ranks, n, h);
+        if (round % 5 == 4) { /* both plans are undone, and made again one after the other */
+            for (int plans = 0; plans < 2; plans++)
+                for (uint32_t r = 0; r < n; r++)
+                    fr_store_undo(w.ranks[r].world.store);
+            fr_store_undo(w.one.store);
+        } else {
+            for (uint32_t h = 0; h < n; h++)
+                for (uint32_t r = 0; r < n; r++) {
+                    fr_buffer_clear(&before[h][r]);
+                    fr_store_put_late_rows(w.ranks[h].world.store, r, &before[h][r]);
+                    late += before[h][r].size / (TEST_DIM * sizeof(float));
+                    early += early_rows(&w.ranks[h].rows[r]);
+                }
+            step(&w.one, w.ranks, n);
+        }
+        fr_store_plan(w.one.store, &w.all->batch, round, w.one.rows);
+        if (round % 5 == 4)
+            plan_ranks(w.ranks, n, round);
+        else
+            take_ranks(w.ranks, n);
+        expect_plan(&w);
+        if (round % 5 != 4)
+            changed += count_changed(w.ranks, n, before);
+    }
+    step(&w.one, w.ranks, n);
+    expect_state(&w.one, w.ranks, n);
+    assert_true(early > 100);
+    /* the control: a row that is sent early although it is late would be an older one */
+    assert_true(late > 100 && changed == late);
+    for (uint32_t h = 0; h < n; h++)
+        for (uint32_t r = 0; r < n; r++)
+            fr_buffer_release(&before[h][r]);
+    close_ranks(&w);
+}
+
+FR_CASE(a_batch_planned_beside_a_step_reads_what_the_step_wrote)
+{
+    static const uint32_t sizes[] = {1, 2, 3, 6};
+    for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++)
+        run_beside(sizes[i]);
 }
 
 /* A message of keys, the rank that it goes to, and what it changed there: nothing. */
@@ -293,7 +448,8 @@ FR_CASE(a_cut_or_forged_message_is_refused_and_changes_nothing)
         memcpy(exact, forged.data, forged.size);
         struct fr_bytes in = {exact, forged.size};
         if (round % 2) {
-            enum fr_status status = fr_store_take_rows(rank->world.store, rank->domains, in, rank->world.rows, &err);
+            enum fr_status status =
+                fr_store_take_rows(rank->world.store, rank->domains, in, (struct fr_bytes){0}, rank->world.rows, &err);
             assert_true(status == FR_OK || status == FR_E_CORRUPT);
         } else {
             expect_refused(rank, exact, forged.size);
@@ -313,6 +469,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_gives_the_rows_of_one),
+        cmocka_unit_test(a_batch_planned_beside_a_step_reads_what_the_step_wrote),
         cmocka_unit_test(a_cut_or_forged_message_is_refused_and_changes_nothing),
     };
     return cmocka_run_group_tests_name("ranks", tests, NULL, NULL);

@@ -35,6 +35,7 @@ static void check_rules(const struct fr_roll *rolls, uint32_t n)
     bool waits = any(rolls, n, FR_ROLL_PAUSED | FR_ROLL_MUST);
     bool whole = !rolls[0].lockstep || all(rolls, n, FR_ROLL_READY | FR_ROLL_ENDED);
     assert_int_equal(d.ends, ends && !begun);
+    assert_int_equal(d.interrupts, !begun && !ends && !cut && waits);
     assert_int_equal(d.next == FR_NEXT_END, !begun && ends && !any(rolls, n, FR_ROLL_NEWS));
     assert_int_equal(d.next == FR_NEXT_CUT_LAST,
                      !begun && ends && any(rolls, n, FR_ROLL_NEWS) && all(rolls, n, FR_ROLL_STAGE));
