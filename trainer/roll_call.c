@@ -45,10 +45,12 @@ struct fr_decision fr_roll_decide(const struct fr_roll *rolls, uint32_t n)
         return wait_for(letters, false);
     if (first_with(rolls, n, FR_ROLL_STOP) < n || first_without(rolls, n, FR_ROLL_ENDED) == n)
         return end(rolls, n);
-    uint32_t due = first_with(rolls, n, FR_ROLL_DUE), without = first_without(rolls, n, FR_ROLL_STAGE);
+    uint32_t due = first_with(rolls, n, FR_ROLL_DUE | FR_ROLL_MUST), without = first_without(rolls, n, FR_ROLL_STAGE);
     if (due < n && without == n)
         return (struct fr_decision){.next = FR_NEXT_CUT};
-    uint32_t waits = first_with(rolls, n, FR_ROLL_PAUSED | FR_ROLL_MUST);
+    uint32_t paused = first_with(rolls, n, FR_ROLL_PAUSED), waits = paused;
+    if (first_with(rolls, n, FR_ROLL_MUST) < n && paused == n)
+        waits = without;
     if (waits < n)
         return (struct fr_decision){.next = FR_NEXT_WAIT, .interrupts = true, .rank = waits};
     uint32_t late = first_without(rolls, n, FR_ROLL_READY | FR_ROLL_ENDED);

@@ -31,7 +31,7 @@ static void check_rules(const struct fr_roll *rolls, uint32_t n)
 {
     struct fr_decision d = fr_roll_decide(rolls, n);
     bool ends = any(rolls, n, FR_ROLL_STOP) || all(rolls, n, FR_ROLL_ENDED), begun = any(rolls, n, FR_ROLL_LETTERS);
-    bool cut = any(rolls, n, FR_ROLL_DUE) && all(rolls, n, FR_ROLL_STAGE);
+    bool cut = any(rolls, n, FR_ROLL_DUE | FR_ROLL_MUST) && all(rolls, n, FR_ROLL_STAGE);
     bool waits = any(rolls, n, FR_ROLL_PAUSED | FR_ROLL_MUST);
     bool whole = !rolls[0].lockstep || all(rolls, n, FR_ROLL_READY | FR_ROLL_ENDED);
     assert_int_equal(d.ends, ends && !begun);
@@ -47,7 +47,8 @@ static void check_rules(const struct fr_roll *rolls, uint32_t n)
     /* the rank that is named is one that the others wait for */
     assert_true(d.rank < n);
     uint32_t flags = rolls[d.rank].flags;
-    assert_true(flags & (FR_ROLL_LETTERS | FR_ROLL_PAUSED | FR_ROLL_MUST) || (ends && !(flags & FR_ROLL_STAGE)) ||
+    assert_true(flags & (FR_ROLL_LETTERS | FR_ROLL_PAUSED) ||
+                ((ends || any(rolls, n, FR_ROLL_MUST)) && !(flags & FR_ROLL_STAGE)) ||
                 (rolls[0].lockstep && !(flags & (FR_ROLL_READY | FR_ROLL_ENDED))));
 }
 
