@@ -158,6 +158,15 @@ static void series_training(struct fr_registry *registry, const struct fr_servic
     fr_series_set(registry, FR_SERIES_PUBLISHING_HELD, NULL, history->held);
 }
 
+/* A job of one rank waits for no other one. */
+static void series_exchange(struct fr_service *service, const struct fr_service_status *s)
+{
+    const struct fr_exchange *exchange = service->options.exchange;
+    for (int channel = 0; exchange && fr_exchange_size(exchange) > 1 && channel < FR_CHANNELS; channel++)
+        set_labelled(service->registry, FR_SERIES_EXCHANGE_WAIT_SECONDS_TOTAL, "channel", fr_channel_name(channel),
+                     (double)s->trainer.run.exchange_wait_ns[channel] / 1e9);
+}
+
 const struct fr_ingest_partition *fr_documents_read_partition(const struct fr_ingest_status *ingest,
                                                               const struct fr_partition_position *position,
                                                               uint32_t *at)
@@ -456,6 +465,7 @@ void fr_documents_series(struct fr_service *service, const struct fr_service_sta
     if (!s->recovered)
         return;
     series_training(registry, s);
+    series_exchange(service, s);
     series_partitions(service, &s->ingest);
     series_ledger(service);
     series_epochs(service, s);

@@ -48,7 +48,7 @@ OVERVIEW = [
 ]
 ROWS = [
     ("Stream", r"freshet_(record|dead_letter|ingest|ring|partition|unknown|excess|slot|samples_(decoded|skipped)|connected|lag)"),
-    ("Training", r"freshet_(samples|batch|step|task|loss$|watermark|phase|device)"),
+    ("Training", r"freshet_(samples|batch|step|task|loss$|watermark|phase|device|exchange)"),
     ("Predictions", r"freshet_(auc|gauc|mse|served|positive|prediction|calibration|logloss)"),
     ("Tables", r"freshet_(rows|pending|occurrences|cold)"),
     ("Epochs, deltas, copies", r"freshet_(epoch|cut|append|durable|publish|fold|last|delta|replica|hps|snapshot|savepoint|freshness|arrival)"),

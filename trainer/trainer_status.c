@@ -22,6 +22,8 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
     status->n_tables = trainer->conf->n_tables;
     for (uint32_t i = 0; i < status->n_tables; i++) {
         memcpy(status->tables[i].name, trainer->conf->tables[i].name, FR_NAME_MAX);
+    for (int channel = 0; channel < FR_CHANNELS; channel++)
+        status->run.exchange_wait_ns[channel] = fr_exchange_waited_ns(trainer->ranks.exchange, channel);
         fr_store_stats(trainer->store, i, &status->tables[i].stats);
     }
     fr_trainer_measure_status(trainer, status);

@@ -55,6 +55,8 @@ enum fr_series_kind {
     X(SLOT_PRESENT_TOTAL, COUNTER, "freshet_slot_present_total",                                                       \
       "Samples read by this process that carry a value of the slot, or have one computed.")                            \
     X(STEP_SECONDS_TOTAL, SECONDS, "freshet_step_seconds_total", "Time this process spent in training steps.")         \
+    X(EXCHANGE_WAIT_SECONDS_TOTAL, SECONDS, "freshet_exchange_wait_seconds_total",                                     \
+      "Time that this rank of a job waited for messages of the others; the rank that waits least is the slowest.")     \
     X(WATERMARK_HELD_TOTAL, COUNTER, "freshet_watermark_held_total",                                                   \
       "Batches of this process that held later event times than the watermark rose to (watermark_step_max).")          \
     X(DEVICE_PLANS_TOTAL, COUNTER, "freshet_device_plans_total",                                                       \

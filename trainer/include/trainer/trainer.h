@@ -39,6 +39,7 @@
 #include "base/ring.h"
 #include "batch/batch.h"
 #include "durable/durable.h"
+#include "exchange/exchange.h"
 #include "graph/graph.h"
 #include "metrics/freshness.h"
 #include "metrics/task.h"
@@ -88,8 +89,6 @@ struct fr_trainer_stream {
      * announced. */
     void (*snapshot)(void *self, struct fr_announced_snapshot *out);
 };
-
-struct fr_exchange;
 
 struct fr_trainer_options {
     const struct fr_conf *conf; /* borrowed */
@@ -223,6 +222,8 @@ struct fr_trainer_run {
     int64_t kafka_t_max_ms; /* the newest Kafka timestamp trained */
 };
 struct fr_trainer_status {
+    /* how long this rank waited for others on each channel */
+    uint64_t exchange_wait_ns[FR_CHANNELS];
     uint64_t epoch; /* the last epoch cut */
     bool open;      /* the open epoch already has content */
     struct fr_trainer_history history;
