@@ -467,7 +467,10 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
     enum fr_status status = look_around(trainer, now_ns, &flags, err);
     if (status == FR_OK)
         status = call_roll(trainer, flags, &decision, err);
-    return status == FR_OK ? act(trainer, &decision, flags, now_ns, err) : status;
+    if (status != FR_OK)
+        return status;
+    fr_trainer_publish_wait(trainer, &decision, now_ns);
+    return act(trainer, &decision, flags, now_ns, err);
 }
 
 void fr_trainer_stop(struct fr_trainer *trainer)

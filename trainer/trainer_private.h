@@ -166,6 +166,8 @@ struct fr_trainer {
         uint64_t calls;                      /* roll calls made */
         struct fr_roll *rolls;               /* [ranks] of the last call */
         bool trained;                        /* at the last call a batch was trained */
+        bool waits;                          /* training waits for a rank, since wait_since_ns */
+        uint64_t wait_since_ns;              /* monotonic time of the first call since when it waits */
         bool ended;                          /* this rank's streams have ended */
         struct fr_batch *nothing;            /* taken where this rank has no batch */
         /* What all ranks together had in the batch that was trained last (agree.c). */
@@ -261,8 +263,11 @@ void fr_trainer_update_dense_since(struct fr_trainer *trainer);
 /* trainer_status.c */
 void fr_trainer_publish_status(struct fr_trainer *trainer);
 /* Publishes why reading waits: `why` with `text`; if `why` is FR_PAUSE_NONE, the pause of the
- * daemon, or else the limit of fr_trainer_allow. Returns whether reading waits. */
+ * daemon, or else the limit of fr_trainer_allow. Returns whether reading waits for any of them. */
 bool fr_trainer_publish_pause(struct fr_trainer *trainer, enum fr_pause why, const char *text);
+/* Called after each decision of all ranks: publishes FR_PAUSE_RANK while training has waited for
+ * another rank for a second, unless this rank has a reason of its own. */
+void fr_trainer_publish_wait(struct fr_trainer *trainer, const struct fr_decision *decision, uint64_t now_ns);
 /* agree.c: all ranks call these together */
 /* Adds up [n] numbers over the ranks. */
 void fr_trainer_sum(struct fr_trainer *trainer, uint64_t *numbers, uint32_t n);

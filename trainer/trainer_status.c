@@ -1,13 +1,18 @@
 /* What crosses threads: the status, which the owner thread publishes at most once a second, and
- * additionally at every cut and when a hold begins or ends; and why reading pauses, and how much
- * may be produced, which the daemon sets. The lock is held for copies only. */
+ * additionally at every cut and when a hold begins or ends; why reading pauses, and how much may be
+ * produced, which the daemon sets; and the rank that training waits for. The lock is held for copies
+ * only. */
 #include "trainer_private.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+
+/* A shorter wait for another rank is not shown: ranks are never equally fast. */
+enum { RANK_WAIT_NS = 1000000000 };
 
 void fr_trainer_publish_status(struct fr_trainer *trainer)
 {
@@ -17,13 +22,13 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
     status->history = trainer->history;
     status->run = trainer->run;
     status->run.rows_brought = fr_graph_rows_brought(trainer->graph);
+    for (int channel = 0; channel < FR_CHANNELS; channel++)
+        status->run.exchange_wait_ns[channel] = fr_exchange_waited_ns(trainer->ranks.exchange, channel);
     status->store_bytes = fr_store_bytes(trainer->store);
     status->dirty_bytes = fr_store_dirty_bytes(trainer->store);
     status->n_tables = trainer->conf->n_tables;
     for (uint32_t i = 0; i < status->n_tables; i++) {
         memcpy(status->tables[i].name, trainer->conf->tables[i].name, FR_NAME_MAX);
-    for (int channel = 0; channel < FR_CHANNELS; channel++)
-        status->run.exchange_wait_ns[channel] = fr_exchange_waited_ns(trainer->ranks.exchange, channel);
         fr_store_stats(trainer->store, i, &status->tables[i].stats);
     }
     fr_trainer_measure_status(trainer, status);
@@ -92,8 +97,49 @@ bool fr_trainer_publish_pause(struct fr_trainer *trainer, enum fr_pause why, con
         why = board->allowed.why;
         text = board->allowed.text;
     }
-    board->status.pause = why;
-    snprintf(board->status.paused, sizeof(board->status.paused), "%s", why != FR_PAUSE_NONE ? text : "");
+    /* The wait for another rank ends when the ranks decide so (fr_trainer_publish_wait). */
+    if (why != FR_PAUSE_NONE || board->status.pause != FR_PAUSE_RANK) {
+        board->status.pause = why;
+        snprintf(board->status.paused, sizeof(board->status.paused), "%s", why != FR_PAUSE_NONE ? text : "");
+    }
     pthread_mutex_unlock(&board->lock);
     return why != FR_PAUSE_NONE;
+}
+
+/* ---- the wait for another rank ---- */
+
+/* What the rank named by a decision said. ends: the job ends, with an epoch. */
+static const char *name_reason(const struct fr_roll *roll, bool ends)
+{
+    if (roll->flags & FR_ROLL_LETTERS)
+        return "whose dead letters are not accepted";
+    if (roll->flags & FR_ROLL_PAUSED)
+        return "where reading is paused";
+    if (ends || roll->flags & FR_ROLL_DUE)
+        return "which cannot cut an epoch, because epochs before it are not durable";
+    return "which has no batch, and in lockstep every rank needs one";
+}
+
+void fr_trainer_publish_wait(struct fr_trainer *trainer, const struct fr_decision *decision, uint64_t now_ns)
+{
+    struct fr_ranks *ranks = &trainer->ranks;
+    struct fr_trainer_status *status = &trainer->board.status;
+    if (decision->next == FR_NEXT_CUT) /* training may wait before and after it */
+        return;
+    bool waits = decision->next == FR_NEXT_WAIT && decision->rank != UINT32_MAX;
+    if (waits && !ranks->waits)
+        ranks->wait_since_ns = now_ns;
+    ranks->waits = waits;
+    bool shows =
+        waits && decision->rank != fr_exchange_rank(ranks->exchange) && now_ns - ranks->wait_since_ns >= RANK_WAIT_NS;
+    if (status->pause != FR_PAUSE_RANK && (!shows || status->pause != FR_PAUSE_NONE))
+        return; /* there is nothing to show, or this rank's own reason is shown */
+    pthread_mutex_lock(&trainer->board.lock);
+    status->pause = shows ? FR_PAUSE_RANK : FR_PAUSE_NONE;
+    status->paused[0] = '\0';
+    if (shows)
+        snprintf(status->paused, sizeof(status->paused),
+                 "the job waits for rank %" PRIu32 ", %s; /status and the log of rank %" PRIu32 " have the reason",
+                 decision->rank, name_reason(&ranks->rolls[decision->rank], decision->ends), decision->rank);
+    pthread_mutex_unlock(&trainer->board.lock);
 }

@@ -1,7 +1,7 @@
 """N ranks in one process (tests/ranks/run_ranks.c), against real Kafka: all that they hold together is what one freshetd holds.
 
 The log, the model and the single process are those of domains.py: 12 domains, every gate and every rule of expiry, quarantine, groups, sequences, two tasks. A run has
-1, 2, 3, 4 or 6 ranks with one or two workers each; with memory for a part of the rows, with a drain on the way, with messages that are seen late. Rows, pending keys and
+1, 2, 3, 4, 6 or 7 ranks with one or two workers each; with memory for a part of the rows, with a drain on the way, with messages that are seen late, with a wait for a rank. Rows, pending keys and
 gates' counters of all ranks are those of the single state, and so are the ledger, the letters and the counts; each rank has the same parameters, metrics and history.
 In that log slices or a cut follow nearly each batch, so few batches are planned beside the step before; the case `beside` has slices and cuts seldom.
 """
@@ -11,6 +11,7 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import confluent_kafka.admin  # noqa: E402
 import domains  # noqa: E402
 from harness import *  # noqa: E402,F403
 
@@ -123,6 +124,43 @@ class Cases:
         early = [self.run(ranks, workers, SELDOM, faults, name=f"beside{ranks}") for ranks, workers, faults in cases]
         assert max(early) > 0.05, f"parts of the batches that were planned beside the step of the batch before: {early}"
 
+    def seven(self):
+        """The delta topic of rank 2 refuses records until rank 2 pauses for its journal: the others name rank 2, and all continue once the topic accepts them."""
+        begin = time.monotonic()
+        daemon = self.start(7, 1, ["journal_max=128KiB", "unfolded_max=64KiB"], ["--delay-us", "3000"])  # slow, so that the log does not end before the refusal
+        wait_until(lambda: not daemon.running() or (len(self.ports(daemon)) == 7 and "event=topic_checked topic=ranks7.delta.2" in daemon.log()), "all ranks")
+        self.refuse("ranks7.delta.2", True)
+
+        def paused(port):
+            daemon.port = port
+            return daemon.json("/status").get("paused", "")
+
+        def shown():
+            texts = [paused(port) for port in self.ports(daemon)]
+            return texts.count(named) == 6 and any(text.startswith("journal_max: ") for text in texts)
+        named = "the job waits for rank 2, where reading is paused; /status and the log of rank 2 have the reason"
+        wait_until(lambda: not daemon.running() or shown(), "a wait in all statuses")
+        for port in self.ports(daemon):
+            reason = "rank" if paused(port) == named else "journal_max"
+            code, ready = daemon.get("/readyz")
+            metrics = daemon.get("/metrics")[1]
+            assert code == 503 and f'"where":"trainer","text":"{named if reason == "rank" else reason}' in ready, ready
+            assert re.findall(r'^freshet_paused{.*reason="(.*)"} 1$', metrics, re.M) == [reason], metrics
+            waits = dict(re.findall(r'^freshet_exchange_wait_seconds_total{.*channel="(.*)"} (\S+)$', metrics, re.M))
+            assert set(waits) == {"keys", "values", "roll call"} and min(map(float, waits.values())) > 0, waits
+        self.refuse("ranks7.delta.2", False)
+        daemon.expect_exit(0)
+        self.compare("ranks7", 7, begin)
+
+    def ports(self, daemon):
+        return [int(port) for port in re.findall(r"event=http .*?port=(\d+)", daemon.log())]
+
+    def refuse(self, topic, refuses):
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
+        entry = confluent_kafka.admin.ConfigEntry("max.message.bytes", "60" if refuses else "1048588", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
+        resource = confluent_kafka.admin.ConfigResource("topic", topic, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
+
     def error(self):
         """The error of one rank, whose state directory is a file, ends all, and its code is that of the process."""
         (self.work.path / "ranks5").mkdir()
@@ -136,7 +174,8 @@ class Cases:
 
 def main():
     with Workspace() as work, Kafka() as kafka:
-        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "error", "beside"])  # the last one changes what is expected
+        # the last one changes what is expected
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "error", "beside"])
 
 
 main()

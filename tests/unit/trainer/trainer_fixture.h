@@ -73,6 +73,8 @@ static uint32_t epoch_batches;
 static const char *other_text;
 /* Likewise the device; NULL: the processor. */
 static const struct fr_graph_device *other_device;
+/* Likewise the exchange of a rank, whose state has the salt of all ranks; NULL: one rank. */
+static struct fr_exchange *other_exchange;
 /* Likewise a rule of expiry beside the idle one; none where its rank is NULL. */
 static struct fr_expiry_policy other_rule;
 
@@ -169,11 +171,12 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
                                          .empty = run->empty,
                                          .cut_stages = run->cut_stages,
                                          .free_stages = run->free_stages,
-                                         .device = other_device};
+                                         .device = other_device,
+                                         .exchange = other_exchange};
     run->trainer = fr_trainer_new(&options);
-    assert_int_equal(
-        fr_durable_open(&(struct fr_durable_options){.dir = dir, .head = "head", .head_size = 4}, &run->durable, &err),
-        FR_OK);
+    const struct fr_durable_options state = {
+        .dir = dir, .head = "head", .head_size = 4, .salt = other_exchange ? 7 : 0};
+    assert_int_equal(fr_durable_open(&state, &run->durable, &err), FR_OK);
     struct fr_trainer_restore_options restore = {.other = restore_positions, .self = run};
     assert_int_equal(fr_trainer_restore(run->trainer, run->durable, &restore, &err), FR_OK);
 }

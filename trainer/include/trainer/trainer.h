@@ -162,7 +162,8 @@ uint64_t fr_trainer_dense_since(const struct fr_trainer *trainer);
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* Asks for a drain: the current batch is the last. Any thread. */
 void fr_trainer_stop(struct fr_trainer *trainer);
-/* Why reading pauses; fr_trainer_pauses has the names that /metrics shows. */
+/* Why reading pauses; fr_trainer_pauses has the names that /metrics shows. RANK: another rank of the
+ * job is the one that training waits for. */
 #define FR_PAUSES(X)                                                                                                   \
     X(NONE, "")                                                                                                        \
     X(MEMORY, "memory_limit")                                                                                          \
@@ -170,7 +171,8 @@ void fr_trainer_stop(struct fr_trainer *trainer);
     X(UNFOLDED, "unfolded_max")                                                                                        \
     X(COMPACTION, "compaction")                                                                                        \
     X(DISK, "disk")                                                                                                    \
-    X(CUT, "cut")
+    X(CUT, "cut")                                                                                                      \
+    X(RANK, "rank")
 enum fr_pause {
 #define FR_PAUSE_ENUM(name, text) FR_PAUSE_##name,
     FR_PAUSES(FR_PAUSE_ENUM)
@@ -220,10 +222,10 @@ struct fr_trainer_run {
     uint64_t planned_early, early_plans_undone, sliced_early;
     uint64_t rows_brought;  /* rows copied to the device, which holds only part of the rows */
     int64_t kafka_t_max_ms; /* the newest Kafka timestamp trained */
-};
-struct fr_trainer_status {
     /* how long this rank waited for others on each channel */
     uint64_t exchange_wait_ns[FR_CHANNELS];
+};
+struct fr_trainer_status {
     uint64_t epoch; /* the last epoch cut */
     bool open;      /* the open epoch already has content */
     struct fr_trainer_history history;
