@@ -161,6 +161,25 @@ class Cases:
         resource = confluent_kafka.admin.ConfigResource("topic", topic, incremental_configs=[entry])
         admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
 
+    def malformed(self):
+        """All records of rank 1's partition are malformed. For one process, which reads good ones, too, they are letters; for two ranks they end the job."""
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
+        admin.create_topics([confluent_kafka.admin.NewTopic("mixed", 12, 1, config={"retention.ms": "-1"})])["mixed"].result(PATIENCE)
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+        for i in range(20):
+            good = {"t": domains.T0 + i * 1000, "f": {"user_id": i}, "y": {"click": 0, "buy": 0}}
+            producer.produce("mixed", json.dumps(good).encode(), partition=0, timestamp=domains.T0)
+            producer.produce("mixed", b"{broken", partition=11, timestamp=domains.T0)
+        assert producer.flush(PATIENCE) == 0
+        mixed = ["ingest.topics=[mixed]", "ingest.files=[]", "ingest.malformed_max=0.1"]
+        self.single.start("mixed1", *mixed, wait_http=False).expect_exit(0)
+        assert len(domains.read_letters(self.kafka, "mixed1.dead")) == 20
+        daemon = self.single.start("mixed2", *mixed, program=RUN_RANKS, arguments=["--ranks", "2"], wait_http=False)
+        daemon.expect_exit(2)
+        assert re.search(r'event=stopped rank=1 first=1 code=2 .*all 20 records since the start are malformed \(mixed/11 offset 0: ', daemon.log()), daemon.log()[-2000:]
+        self.single.start("mixed2", *mixed, "ingest.malformed_max=1", program=RUN_RANKS, arguments=["--ranks", "2"], wait_http=False).expect_exit(0)
+        assert len(domains.read_letters(self.kafka, "mixed2.dead")) == 20
+
     def error(self):
         """The error of one rank, whose state directory is a file, ends all, and its code is that of the process."""
         (self.work.path / "ranks5").mkdir()
@@ -175,7 +194,7 @@ class Cases:
 def main():
     with Workspace() as work, Kafka() as kafka:
         # the last one changes what is expected
-        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "error", "beside"])
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "malformed", "error", "beside"])
 
 
 main()
