@@ -167,7 +167,7 @@ struct fr_trainer {
         struct fr_roll *rolls;               /* [ranks] of the last call */
         bool trained;                        /* at the last call a batch was trained */
         bool waits;                          /* training waits for a rank, since wait_since_ns */
-        uint64_t wait_since_ns;              /* monotonic time of the first call since when it waits */
+        uint64_t wait_since_ns;              /* monotonic time of its first call */
         bool ended;                          /* this rank's streams have ended */
         struct fr_batch *nothing;            /* taken where this rank has no batch */
         /* What all ranks together had in the batch that was trained last (agree.c). */

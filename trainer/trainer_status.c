@@ -1,7 +1,7 @@
 /* What crosses threads: the status, which the owner thread publishes at most once a second, and
  * additionally at every cut and when a hold begins or ends; why reading pauses, and how much may be
- * produced, which the daemon sets; and the rank that training waits for. The lock is held for copies
- * only. */
+ * produced, which the daemon sets; and the rank that training waits for. The lock is held for
+ * copies only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>

@@ -146,7 +146,7 @@ FR_CASE(a_rank_shows_that_another_one_is_paused_until_training_continues)
     wait_until_shown(&job, "where reading is paused");
     assert_shows(&job, 0, FR_PAUSE_DISK, "the disk is full");
     assert_int_equal(job.ranks[1].run.applied, 1);
-    assert_int_equal(step(&job, 600 * SHOWN_MS), FR_OK); /* a cut, after which training still waits */
+    assert_int_equal(step(&job, 600 * SHOWN_MS), FR_OK); /* a cut; training still waits */
     assert_int_equal(drain_stages(&job.ranks[1].run), 1);
     assert_shows(&job, 1, FR_PAUSE_RANK, "rank 0");
 
@@ -166,7 +166,7 @@ FR_CASE(a_rank_shows_that_another_one_is_paused_until_training_continues)
     job_close(&job);
 }
 
-/* Short waits do not add up; a rank without samples, or a job without any, is no wait while live. */
+/* Short waits do not add up; while live, no samples on a rank, or on all of them, are no wait. */
 FR_CASE(short_waits_are_not_shown)
 {
     struct job job;

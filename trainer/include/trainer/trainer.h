@@ -162,8 +162,8 @@ uint64_t fr_trainer_dense_since(const struct fr_trainer *trainer);
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* Asks for a drain: the current batch is the last. Any thread. */
 void fr_trainer_stop(struct fr_trainer *trainer);
-/* Why reading pauses; fr_trainer_pauses has the names that /metrics shows. RANK: another rank of the
- * job is the one that training waits for. */
+/* Why reading pauses; fr_trainer_pauses has the names that /metrics shows. RANK: training waits for
+ * another rank of the job. */
 #define FR_PAUSES(X)                                                                                                   \
     X(NONE, "")                                                                                                        \
     X(MEMORY, "memory_limit")                                                                                          \
