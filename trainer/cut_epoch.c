@@ -308,7 +308,7 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last)
     FR_CHECK(stage);
     cuts->stage = NULL;
     fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
-    if (fr_graph_fetch(trainer->graph, NULL) != FR_OK)
+    if (trainer->provider->fetch(trainer) != FR_OK)
         return FR_AGAIN; /* the next step reports the failure; nothing needs the stage any more */
     fr_stage_clear(stage);
 

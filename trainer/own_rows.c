@@ -64,10 +64,20 @@ static enum fr_status apply(struct fr_trainer *trainer, const struct fr_batch *b
     return fr_graph_train_finish(trainer->graph, batch, rows, loss);
 }
 
+static enum fr_status fetch(struct fr_trainer *trainer)
+{
+    return fr_graph_fetch(trainer->graph, NULL);
+}
+
 void fr_own_cut(struct fr_trainer *trainer, struct fr_stage *stage)
 {
     fr_store_cut(trainer->store, stage);
 }
 
-const struct fr_provider fr_own_rows = {
-    .look = look, .plan = plan, .plan_next = plan_next, .undo = fr_own_undo, .apply = apply, .cut = fr_own_cut};
+const struct fr_provider fr_own_rows = {.look = look,
+                                        .plan = plan,
+                                        .plan_next = plan_next,
+                                        .undo = fr_own_undo,
+                                        .apply = apply,
+                                        .fetch = fetch,
+                                        .cut = fr_own_cut};

@@ -35,6 +35,9 @@ struct fr_provider {
      * and nothing was changed. */
     enum fr_status (*apply)(struct fr_trainer *trainer, const struct fr_batch *batch, const struct fr_rows *rows,
                             double *loss);
+    /* Called before a cut: brings what the cut saves, and is elsewhere, to this process. FR_E_*:
+     * the next step reports the failure. */
+    enum fr_status (*fetch)(struct fr_trainer *trainer);
     /* Copies what has changed since the last cut into the stage, and begins a new epoch. */
     void (*cut)(struct fr_trainer *trainer, struct fr_stage *stage);
 };

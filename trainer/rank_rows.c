@@ -7,7 +7,9 @@
  *   keys     the rows of a source's keys     the next plan: forward pass and gradients read them
  *   values   the sums of a rank's lanes      they are joined
  *   values   the gradients of a home's rows  the step
- *   values   late rows of a source's keys    they are copied
+ *   values   new parameters of a rank's      they are copied
+ *            portion, late rows of a
+ *            source's keys
  *
  * A refused step ends after the sums were joined, on all ranks alike.
  *
@@ -16,8 +18,8 @@
  * Only once the step is certain are the keys sent, because a refused batch needs its rows again. So
  * the moves are those of the pipeline of one rank, and nothing of k+1 has to be undone.
  *
- *   values  sums of k ► | gradients of k ►                 | step of k, late rows of k+1 ► |
- *   keys                | keys of k+1 ► plan, early rows ► |                               |
+ *   values  sums of k ► | row gradients of k ►             | step of k; parameters, late rows ► |
+ *   keys                | keys of k+1 ► plan, early rows ► |                                    |
  *
  * Owner thread only. */
 #include "provider.h"
@@ -139,31 +141,6 @@ static void plan_next(struct fr_trainer *trainer, const struct fr_batch *batch, 
     (void)fr_trainer_ranks_check(trainer, resolve_next(trainer, watermark_ms, &err), &err);
 }
 
-/* Called after the step: the rows of the next batch that the step may have changed leave now. */
-static enum fr_status take_next(struct fr_trainer *trainer, struct fr_err *err)
-{
-    struct fr_ranks *ranks = &trainer->ranks;
-    struct fr_bytes early[FR_RANKS_MAX], late[FR_RANKS_MAX];
-    for (uint32_t r = 0; r < ranks->n; r++) {
-        fr_buffer_clear(&ranks->late_rows[r]);
-        fr_store_put_late_rows(trainer->store, r, &ranks->late_rows[r]);
-    }
-    enum fr_status status = send(trainer, FR_CHANNEL_VALUES, ranks->late_rows, err);
-    if (status == FR_OK)
-        status = receive(trainer, FR_CHANNEL_KEYS, early, err);
-    if (status == FR_OK)
-        status = receive(trainer, FR_CHANNEL_VALUES, late, err);
-    for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++) {
-        fr_buffer_clear(&ranks->late[r]);
-        fr_buffer_append(&ranks->late[r], late[r].data, late[r].size);
-        status = fr_store_take_rows(trainer->store, domains_of(trainer, r), early[r],
-                                    (struct fr_bytes){ranks->late[r].data, ranks->late[r].size},
-                                    fr_pipeline_next_rows(trainer), err);
-    }
-    ranks->home = ranks->next_home;
-    return status;
-}
-
 /* ---- step ---- */
 
 /* Writes the sums while they travel: of the rows, for each home. */
@@ -184,18 +161,37 @@ static enum fr_status join(struct fr_trainer *trainer, const struct fr_batch *ba
     struct fr_ranks *ranks = &trainer->ranks;
     struct fr_bytes parts[FR_RANKS_MAX];
     fr_graph_sum(trainer->graph, batch, rows);
-    fr_buffer_clear(&ranks->sums);
-    fr_graph_put_sums(trainer->graph, &ranks->sums);
-    for (uint32_t r = 0; r < ranks->n; r++)
-        parts[r] = (struct fr_bytes){ranks->sums.data, ranks->sums.size};
-    enum fr_status status = fr_exchange_send(ranks->exchange, FR_CHANNEL_VALUES, parts, err);
+    for (uint32_t r = 0; r < ranks->n; r++) {
+        fr_buffer_clear(&ranks->sums_of[r]);
+        fr_graph_put_sums(trainer->graph, r, &ranks->sums_of[r]);
+    }
+    enum fr_status status = send(trainer, FR_CHANNEL_VALUES, ranks->sums_of, err);
     if (status != FR_OK)
         return status;
     put_row_sums(trainer, batch, rows);
     if (ahead)
         put_keys(trainer, trainer->pipeline.next, fr_pipeline_next_rows(trainer));
     status = receive(trainer, FR_CHANNEL_VALUES, parts, err);
-    return status == FR_OK ? fr_graph_join_sums(trainer->graph, parts, ranks->n, out, err) : status;
+    return status == FR_OK ? fr_graph_join_sums(trainer->graph, parts, out, err) : status;
+}
+
+/* FR_E_NONFINITE: the largest gradient of some rank is too large. */
+static enum fr_status check_largest(struct fr_trainer *trainer, uint32_t bits)
+{
+    uint64_t largest = fr_trainer_largest(trainer, bits);
+    if (trainer->ranks.failure.status != FR_OK)
+        return trainer->ranks.failure.status;
+    return largest > fr_f32_bits(FR_GRADIENT_MAX) ? FR_E_NONFINITE : FR_OK;
+}
+
+/* Gives the squares of the gradients of this rank's portion to all. */
+static enum fr_status share_squares(struct fr_trainer *trainer, struct fr_err *err)
+{
+    struct fr_bytes in[FR_RANKS_MAX];
+    fr_buffer_clear(&trainer->ranks.sums);
+    fr_graph_put_squares(trainer->graph, &trainer->ranks.sums);
+    enum fr_status status = fr_trainer_give_all(trainer, &trainer->ranks.sums, in, err);
+    return status == FR_OK ? fr_graph_take_squares(trainer->graph, in, err) : status;
 }
 
 /* Waits for the gradients of the rows of this home, and steps all. */
@@ -207,23 +203,74 @@ static enum fr_status step_rows(struct fr_trainer *trainer, const struct fr_grap
         status = fr_graph_read_row_sums(trainer->graph, trainer->ranks.home, in, err);
     if (status != FR_OK)
         return status;
-    if (!joined->rows_bounded) {
-        uint64_t bits = fr_trainer_largest(trainer, fr_graph_row_bits(trainer->graph));
-        if (trainer->ranks.failure.status != FR_OK)
-            return trainer->ranks.failure.status;
-        if (bits > fr_f32_bits(FR_GRADIENT_MAX))
-            return FR_E_NONFINITE;
-    }
-    fr_graph_step(trainer->graph);
-    return FR_OK;
+    if (!joined->rows_bounded)
+        status = check_largest(trainer, fr_graph_row_bits(trainer->graph));
+    if (status == FR_OK)
+        fr_graph_step(trainer->graph);
+    return status;
 }
 
-/* The sums were joined and are fit for a step. */
+/* ---- what leaves after the step ---- */
+
+/* Takes the rows of the next batch from the homes; `late` follows the parameters in the messages.
+ * */
+static enum fr_status take_next(struct fr_trainer *trainer, const struct fr_bytes *early, const struct fr_bytes *late,
+                                struct fr_err *err)
+{
+    struct fr_ranks *ranks = &trainer->ranks;
+    enum fr_status status = FR_OK;
+    for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++) {
+        struct fr_buffer *kept = &ranks->late[r];
+        fr_buffer_clear(kept);
+        fr_buffer_append(kept, late[r].data, late[r].size);
+        status = fr_store_take_rows(trainer->store, domains_of(trainer, r), early[r],
+                                    (struct fr_bytes){kept->data, kept->size}, fr_pipeline_next_rows(trainer), err);
+    }
+    ranks->home = ranks->next_home;
+    return status;
+}
+
+/* Gives the new parameters of this rank's portion to all, and, if the next batch was planned, its
+ * rows that the step may have changed. */
+static enum fr_status share_values(struct fr_trainer *trainer, bool ahead, struct fr_err *err)
+{
+    struct fr_ranks *ranks = &trainer->ranks;
+    struct fr_bytes early[FR_RANKS_MAX], in[FR_RANKS_MAX], late[FR_RANKS_MAX];
+    for (uint32_t r = 0; r < ranks->n; r++) {
+        fr_buffer_clear(&ranks->values[r]);
+        fr_graph_put_values(trainer->graph, &ranks->values[r]);
+        if (ahead)
+            fr_store_put_late_rows(trainer->store, r, &ranks->values[r]);
+    }
+    enum fr_status status = send(trainer, FR_CHANNEL_VALUES, ranks->values, err);
+    if (status == FR_OK && ahead)
+        status = receive(trainer, FR_CHANNEL_KEYS, early, err);
+    if (status == FR_OK)
+        status = receive(trainer, FR_CHANNEL_VALUES, in, err);
+    for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++) {
+        size_t bytes = fr_graph_value_bytes(trainer->graph, r);
+        if (in[r].size < bytes || (!ahead && in[r].size > bytes))
+            return fr_err_set(err, FR_E_CORRUPT,
+                              "rank %u sent %zu bytes of parameters and late rows; its portion has %zu", r, in[r].size,
+                              bytes);
+        late[r] = (struct fr_bytes){in[r].data + bytes, in[r].size - bytes};
+        in[r].size = bytes;
+    }
+    if (status == FR_OK)
+        status = fr_graph_take_values(trainer->graph, in, err);
+    return status == FR_OK && ahead ? take_next(trainer, early, late, err) : status;
+}
+
+/* The sums were joined. FR_E_NONFINITE: gradients are too large, and nothing was changed. */
 static enum fr_status step(struct fr_trainer *trainer, const struct fr_graph_join *joined, bool ahead,
                            struct fr_err *err)
 {
     struct fr_ranks *ranks = &trainer->ranks;
-    enum fr_status status = send(trainer, FR_CHANNEL_VALUES, ranks->row_sums, err);
+    enum fr_status status = joined->bounded ? FR_OK : check_largest(trainer, joined->gradient_bits);
+    if (status == FR_OK && fr_graph_clips(trainer->graph))
+        status = share_squares(trainer, err);
+    if (status == FR_OK)
+        status = send(trainer, FR_CHANNEL_VALUES, ranks->row_sums, err);
     if (ahead && status == FR_OK) {
         status = send(trainer, FR_CHANNEL_KEYS, ranks->keys, err);
         if (status != FR_OK)
@@ -233,7 +280,7 @@ static enum fr_status step(struct fr_trainer *trainer, const struct fr_graph_joi
     }
     if (status == FR_OK)
         status = step_rows(trainer, joined, err);
-    return ahead && status == FR_OK ? take_next(trainer, err) : status;
+    return status == FR_OK ? share_values(trainer, ahead, err) : status;
 }
 
 static enum fr_status apply(struct fr_trainer *trainer, const struct fr_batch *batch, const struct fr_rows *rows,
@@ -254,5 +301,31 @@ static enum fr_status apply(struct fr_trainer *trainer, const struct fr_batch *b
     return status;
 }
 
-const struct fr_provider fr_rank_rows = {
-    .look = look, .plan = plan, .plan_next = plan_next, .undo = fr_own_undo, .apply = apply, .cut = fr_own_cut};
+/* Each rank's state has the optimizers' state of all parameters, so that any rank can continue with
+ * any portion. */
+static enum fr_status share_states(struct fr_trainer *trainer, struct fr_err *err)
+{
+    struct fr_bytes in[FR_RANKS_MAX];
+    fr_buffer_clear(&trainer->ranks.sums);
+    fr_graph_put_states(trainer->graph, &trainer->ranks.sums);
+    enum fr_status status = fr_trainer_give_all(trainer, &trainer->ranks.sums, in, err);
+    return status == FR_OK ? fr_graph_take_states(trainer->graph, in, err) : status;
+}
+
+static enum fr_status fetch(struct fr_trainer *trainer)
+{
+    struct fr_err err = {0};
+    uint64_t changes = fr_graph_shared_changes(trainer->graph);
+    if (changes == trainer->ranks.fetched)
+        return FR_OK;
+    trainer->ranks.fetched = changes;
+    return fr_trainer_ranks_check(trainer, share_states(trainer, &err), &err);
+}
+
+const struct fr_provider fr_rank_rows = {.look = look,
+                                         .plan = plan,
+                                         .plan_next = plan_next,
+                                         .undo = fr_own_undo,
+                                         .apply = apply,
+                                         .fetch = fetch,
+                                         .cut = fr_own_cut};

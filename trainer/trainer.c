@@ -89,6 +89,8 @@ static void open_graph(struct fr_trainer *trainer)
                                                              .pool = options->pool,
                                                              .clock = options->clock,
                                                              .lanes = lanes,
+                                                             .rank = fr_exchange_rank(ranks->exchange),
+                                                             .n_ranks = ranks->n,
                                                              .device = options->device ? &device : NULL});
 }
 
@@ -130,7 +132,8 @@ static void release_ranks(struct fr_ranks *ranks)
         fr_buffer_release(&ranks->keys[r]);
         fr_buffer_release(&ranks->rows[r]);
         fr_buffer_release(&ranks->row_sums[r]);
-        fr_buffer_release(&ranks->late_rows[r]);
+        fr_buffer_release(&ranks->sums_of[r]);
+        fr_buffer_release(&ranks->values[r]);
         fr_buffer_release(&ranks->late[r]);
     }
     fr_buffer_release(&ranks->answers);

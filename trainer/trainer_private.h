@@ -176,9 +176,12 @@ struct fr_trainer {
             uint64_t unknown_slots, unknown_keys, excess_ids;
         } counts;
         struct fr_buffer answers; /* of agree.c */
-        struct fr_buffer sums;    /* the messages of rank_rows.c and rank_samples.c */
-        struct fr_buffer keys[FR_RANKS_MAX], rows[FR_RANKS_MAX], row_sums[FR_RANKS_MAX], late_rows[FR_RANKS_MAX];
-        struct fr_buffer late[FR_RANKS_MAX]; /* late rows that each rank sent */
+        struct fr_buffer sums;    /* messages to all ranks of rank_rows.c and measure.c */
+        struct fr_buffer keys[FR_RANKS_MAX], rows[FR_RANKS_MAX], row_sums[FR_RANKS_MAX];
+        struct fr_buffer sums_of[FR_RANKS_MAX]; /* for each, with its portion of gradients */
+        struct fr_buffer values[FR_RANKS_MAX];  /* parameters and late rows */
+        uint64_t fetched;                       /* changes of the graph whose state is here */
+        struct fr_buffer late[FR_RANKS_MAX];    /* late rows that each rank sent */
         /* of the batch that is stepped, and of the batch after it */
         const struct fr_home_rows *home, *next_home;
         bool ahead;                      /* all ranks plan the next batch beside the step */

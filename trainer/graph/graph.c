@@ -204,7 +204,7 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
     graph->clock = options->clock;
     graph->workers = options->pool ? (uint32_t)fr_pool_workers(options->pool) : 1;
     graph->scoring_only = options->scoring_only;
-    fr_graph_begin_spans(graph, &options->lanes);
+    fr_graph_begin_spans(graph, options);
     graph->variant_bytes_max = options->variant_bytes_max ? options->variant_bytes_max : FR_VARIANT_BYTES_MAX;
     make_outputs(graph);
     mark_live(graph);

@@ -65,6 +65,7 @@ static inline bool fr_span_present(const struct lanes *lanes, uint32_t span)
  * samples and moments of each standardized slot. */
 struct span_sums {
     bool of_rank; /* the graph is that of one of several ranks */
+    uint32_t rank, n_ranks;
     size_t n_numbers, n_added;
     double *numbers; /* [spans, n_numbers] */
     double *joined;  /* [n_numbers] `numbers`, if there are no other ranks */
@@ -77,6 +78,7 @@ struct span_sums {
     uint64_t *counts, *joined_counts;
     double *row_bounds; /* [tables] see update.c */
     uint64_t present;   /* bit s: span s has samples, and its sums were computed */
+    uint32_t bits;      /* the largest |gradient| of a parameter in a span, as bits */
     uint32_t unfit;     /* why this rank cannot make the step: UNFIT_* */
     bool counted;       /* joined_counts are those of the batch */
     bool steps;         /* the joined step was not refused, and some sample counts */

@@ -64,12 +64,29 @@ void fr_graph_pair_losses(const struct graph_run *run, uint32_t t);
 
 /* Two functions: before the statistics are made, the spans of the lanes of options.lanes; then,
  * when losses and parameters are known, the memory of the sums. */
-void fr_graph_begin_spans(struct fr_graph *graph, const struct fr_domains *lanes);
+void fr_graph_begin_spans(struct fr_graph *graph, const struct fr_graph_options *options);
 void fr_graph_make_span_sums(struct fr_graph *graph);
 void fr_graph_free_span_sums(struct fr_graph *graph);
 /* For ranks: forgets the sums of the batch before; then counts what was summed. */
 void fr_graph_begin_span_sums(struct fr_graph *graph, uint32_t n_samples);
 void fr_graph_count_span_sums(struct fr_graph *graph, const struct fr_rows *rows);
+/* ---- update.c ---- */
+
+/* What follows the updates of values and rows. */
+void fr_graph_finish_step(struct graph_run *run);
+
+/* ---- portions.c ---- */
+
+/* A rank's portion of the parameters: dense_tasks [first, last), which are floats [begin, end) of
+ * the n_gradients of struct span_sums. */
+struct portion {
+    uint32_t first, last;
+    size_t begin, end;
+};
+struct portion fr_graph_portion_of(const struct fr_graph *graph, uint32_t rank);
+/* Steps the values of a block of parameters. */
+void fr_graph_step_dense(const struct fr_graph *graph, const struct dense_task *task);
+
 /* Two functions: the rows of a space, and the occurrences of a table; those of all ranks once their
  * sums were joined. */
 uint64_t fr_graph_rows_of_space(const struct fr_graph *graph, uint32_t space);

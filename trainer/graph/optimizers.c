@@ -5,6 +5,7 @@
  * saves: interrupting a run changes no rate. Factors are computed in double by multiplication,
  * division and sqrt only, so that every machine and libm agrees. Owner thread: the graph's. The
  * rules themselves are in ops/row.h. */
+#include "graph/ranks.h"
 #include "learning.h"
 
 #include <math.h>
@@ -78,15 +79,14 @@ static void square_task(void *context, size_t index, size_t worker)
 }
 
 /* Computes norms of mean gradients: that of each parameter for clip_norm, and that of all
- * parameters that move for clip_global_norm. Blocks are joined in ascending order. */
+ * parameters that move for clip_global_norm. Blocks are joined in ascending order. Over several
+ * ranks the squares of all blocks are there already (portions.c). */
 static void clip_norms(struct fr_graph *graph)
 {
-    bool any = graph->conf->clip_global_norm > 0.0f;
-    for (uint32_t i = 0; i < graph->n_dense_tasks; i++)
-        any |= graph->parameter_states[graph->dense_tasks[i].parameter].conf->clip_norm > 0.0f;
-    if (!any)
+    if (!fr_graph_clips(graph))
         return;
-    fr_graph_run_tasks(graph, graph->n_dense_tasks, square_task, graph);
+    if (!graph->sums.of_rank)
+        fr_graph_run_tasks(graph, graph->n_dense_tasks, square_task, graph);
     double all = 0.0;
     for (uint32_t i = 0; i < graph->n_dense_tasks;) {
         uint32_t parameter = graph->dense_tasks[i].parameter;

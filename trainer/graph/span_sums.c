@@ -4,12 +4,13 @@
  * A rank sends the sums of the spans of its lanes (lanes.h) that have samples. Each rank joins the
  * spans of all ranks in the order of lanes by the tree of lanes, so its results are those of one
  * process with all lanes, bit for bit. What is not a sum of floats is an integer, which has no
- * order, or a flag.
+ * order, or a flag. Gradients of parameters are divided: each rank gets, and joins, those of its
+ * portion (portions.c).
  *
  *   message   struct head                 which network, which form of batch, whether it is unfit
  *             u64 [n_counts]              integers: see count_at
  *             f64 [tables]                bounds of the rows' gradients
- *             for each span: u64 lane, f64 [n_numbers], f32 [n_gradients]
+ *             for each span: u64 lane, f64 [n_numbers], f32 [gradients of the receiver's portion]
  *
  * Invariant: all messages are checked before anything is written. A rank without samples joins as
  * the others do, so nothing here reads the batch or the variant.
@@ -28,23 +29,29 @@ enum { JOIN_FLOATS = 512 }; /* floats of a parameter that are joined together */
 /* Ranks whose heads differ in `layout` have other networks. */
 struct head {
     uint32_t unfit, n_spans;
+    uint32_t bits; /* the largest |gradient| of a parameter in any span, also of other portions */
+    uint32_t zero;
     struct layout {
-        uint64_t lanes, n_parameters, n_counts, n_numbers, n_gradients;
+        uint64_t lanes, n_ranks, n_parameters, n_counts, n_numbers, n_gradients;
     } layout;
     uint64_t shared[FR_SLOTS_MAX / 64]; /* of the batch's variant; 0 without a span */
 };
-_Static_assert(sizeof(struct head) == 8 + 5 * 8 + FR_SLOTS_MAX / 8, "no padding is sent");
+_Static_assert(sizeof(struct head) == 16 + 6 * 8 + FR_SLOTS_MAX / 8, "no padding is sent");
 
 /* ---- memory ---- */
 
-void fr_graph_begin_spans(struct fr_graph *graph, const struct fr_domains *lanes)
+void fr_graph_begin_spans(struct fr_graph *graph, const struct fr_graph_options *options)
 {
+    const struct fr_domains *lanes = &options->lanes;
     uint32_t all = fr_conf_domains(graph->conf);
     graph->lanes.n = 1;
     graph->sums.of_rank = lanes->end > 0;
     graph->sums.n_numbers = 3 * (size_t)graph->conf->n_tasks + graph->conf->n_losses;
     FR_CHECK(lanes->first <= lanes->end && lanes->end <= all);
     FR_CHECK(!graph->sums.of_rank || (all > 1 && lanes->end > lanes->first && !graph->device && !graph->scoring_only));
+    FR_CHECK(!graph->sums.of_rank || (options->rank < options->n_ranks && options->n_ranks <= all));
+    graph->sums.rank = options->rank;
+    graph->sums.n_ranks = options->n_ranks;
     graph->lanes.n_spans = fr_lane_spans(lanes->first, graph->sums.of_rank ? lanes->end : all, all, graph->lanes.spans);
 }
 
@@ -146,6 +153,7 @@ void fr_graph_begin_span_sums(struct fr_graph *graph, uint32_t n_samples)
         graph->n_samples = graph->n_groups = 0; /* there was no forward pass */
     sums->present = 0;
     sums->unfit = 0;
+    sums->bits = 0;
     sums->counted = sums->steps = false;
     memset(sums->counts, 0, sums->n_counts * sizeof(*sums->counts));
     memset(sums->row_bounds, 0, graph->conf->n_tables * sizeof(*sums->row_bounds));
@@ -160,6 +168,32 @@ static void count_rows(const struct fr_graph *graph, const struct fr_rows *rows,
         if (v->spaces[s].slot != FR_NO_INDEX)
             counts[count_at(graph, v->spaces[s].from == FR_NO_INDEX ? COUNT_STEPS : COUNT_EXPANDED) +
                    (uint32_t)v->spaces[s].slot] = v->spaces[s].rows;
+}
+
+static void find_bits_of(void *context, size_t index, size_t worker)
+{
+    struct fr_graph *graph = context;
+    const struct span_sums *sums = &graph->sums;
+    const struct dense_task *task = &graph->dense_tasks[index];
+    size_t n = task->end - task->begin;
+    for (uint32_t s = 0; s < graph->lanes.n_spans; s++) {
+        if (!(sums->present >> s & 1))
+            continue;
+        float *gradient = sums->gradients + s * sums->n_gradients + sums->gradient_at[task->parameter] + task->begin;
+        uint32_t bits = graph->ops->max_bits(1, (uint32_t)n, (struct fr_view){gradient, n});
+        graph->worker_bits[worker] = bits > graph->worker_bits[worker] ? bits : graph->worker_bits[worker];
+    }
+}
+
+/* Finds the largest |x| of what a task puts into worker_bits. */
+static uint32_t largest_bits(struct fr_graph *graph, size_t n_tasks, fr_pool_task *task, void *context)
+{
+    uint32_t bits = 0;
+    memset(graph->worker_bits, 0, graph->workers * sizeof(*graph->worker_bits));
+    fr_graph_run_tasks(graph, n_tasks, task, context);
+    for (uint32_t w = 0; w < graph->workers; w++)
+        bits = graph->worker_bits[w] > bits ? graph->worker_bits[w] : bits;
+    return bits;
 }
 
 void fr_graph_count_span_sums(struct fr_graph *graph, const struct fr_rows *rows)
@@ -180,22 +214,26 @@ void fr_graph_count_span_sums(struct fr_graph *graph, const struct fr_rows *rows
     count_rows(graph, rows, counts);
     for (uint32_t s = 0; s < graph->lanes.n_spans && sums->unfit == 0; s++)
         sums->present |= (uint64_t)fr_span_present(&graph->lanes, s) << s;
+    if (sums->present)
+        sums->bits = largest_bits(graph, graph->n_dense_tasks, find_bits_of, graph);
 }
 
 static struct layout layout_of(const struct fr_graph *graph)
 {
     const struct span_sums *sums = &graph->sums;
     return (struct layout){.lanes = fr_conf_domains(graph->conf),
+                           .n_ranks = sums->n_ranks,
                            .n_parameters = graph->n_parameters,
                            .n_counts = sums->n_counts,
                            .n_numbers = sums->n_numbers,
                            .n_gradients = sums->n_gradients};
 }
 
-void fr_graph_put_sums(const struct fr_graph *graph, struct fr_buffer *out)
+void fr_graph_put_sums(const struct fr_graph *graph, uint32_t rank, struct fr_buffer *out)
 {
     const struct span_sums *sums = &graph->sums;
-    struct head head = {.unfit = sums->unfit, .layout = layout_of(graph)};
+    struct portion portion = fr_graph_portion_of(graph, rank);
+    struct head head = {.unfit = sums->unfit, .bits = sums->bits, .layout = layout_of(graph)};
     for (uint32_t s = 0; s < graph->lanes.n_spans; s++)
         head.n_spans += sums->present >> s & 1;
     if (head.n_spans > 0)
@@ -208,7 +246,8 @@ void fr_graph_put_sums(const struct fr_graph *graph, struct fr_buffer *out)
             continue;
         fr_put_u64(out, graph->lanes.spans[s].first);
         fr_buffer_append(out, fr_span_numbers(sums, s), sums->n_numbers * sizeof(*sums->numbers));
-        fr_buffer_append(out, sums->gradients + s * sums->n_gradients, sums->n_gradients * sizeof(float));
+        fr_buffer_append(out, sums->gradients + s * sums->n_gradients + portion.begin,
+                         (portion.end - portion.begin) * sizeof(float));
     }
 }
 
@@ -252,6 +291,7 @@ static const char *read_message(const struct fr_graph *graph, const struct fr_by
                                 struct message *message, struct sent_spans *sent)
 {
     const struct span_sums *sums = &graph->sums;
+    struct portion portion = fr_graph_portion_of(graph, sums->rank);
     struct fr_reader r = {.at = in->data, .end = in->data + in->size};
     const uint8_t *head = fr_take(&r, sizeof(message->head));
     if (!head)
@@ -263,13 +303,13 @@ static const char *read_message(const struct fr_graph *graph, const struct fr_by
     message->row_bounds = fr_take(&r, graph->conf->n_tables * sizeof(double));
     if (r.failed)
         return "it is cut";
-    if (message->head.unfit > (UNFIT_LOGITS | UNFIT_GRADIENTS) || message->head.n_spans > FR_LANE_SPANS_MAX ||
-        !counts_possible(graph, message, samples_before))
+    if (message->head.zero != 0 || message->head.unfit > (UNFIT_LOGITS | UNFIT_GRADIENTS) ||
+        message->head.n_spans > FR_LANE_SPANS_MAX || !counts_possible(graph, message, samples_before))
         return "its counts are impossible";
     for (uint32_t i = 0; i < message->head.n_spans; i++) {
         uint64_t lane = fr_take_u64(&r);
         const uint8_t *numbers = fr_take(&r, sums->n_numbers * sizeof(double));
-        const uint8_t *gradients = fr_take(&r, sums->n_gradients * sizeof(float));
+        const uint8_t *gradients = fr_take(&r, (portion.end - portion.begin) * sizeof(float));
         if (r.failed)
             return "it is cut";
         if (lane >= message->head.layout.lanes || (sent->n > 0 && lane <= sent->lanes[sent->n - 1]))
@@ -340,13 +380,14 @@ static void join_numbers(struct fr_graph *graph, const struct sent_spans *sent)
 struct gradient_join {
     struct fr_graph *graph;
     const struct sent_spans *sent;
+    struct portion portion;
 };
 
 static void join_gradient(void *context, size_t index, size_t worker)
 {
     const struct gradient_join *join = context;
     struct fr_graph *graph = join->graph;
-    const struct dense_task *task = &graph->dense_tasks[index];
+    const struct dense_task *task = &graph->dense_tasks[join->portion.first + index];
     float *gradient = graph->parameter_states[task->parameter].gradient;
     float more[(FR_LANE_TREE_DEPTH - 1) * JOIN_FLOATS];
     for (size_t at = task->begin; at < task->end; at += JOIN_FLOATS) {
@@ -354,7 +395,7 @@ static void join_gradient(void *context, size_t index, size_t worker)
                                    .first = gradient + at,
                                    .more = more,
                                    .stride = JOIN_FLOATS};
-        size_t offset = (graph->sums.gradient_at[task->parameter] + at) * sizeof(float);
+        size_t offset = (graph->sums.gradient_at[task->parameter] + at - join->portion.begin) * sizeof(float);
         for (uint32_t i = 0; i < join->sent->n; i++)
             memcpy(fr_lane_arrays_push(graph->ops, &sums, join->sent->lanes[i]), join->sent->gradients[i] + offset,
                    sums.n * sizeof(float));
@@ -366,15 +407,21 @@ static void join_gradient(void *context, size_t index, size_t worker)
         graph->worker_bits[worker] = bits;
 }
 
-/* Returns the largest |gradient| of any parameter, as bits. */
+/* Joins the gradients of this rank's portion; returns the largest one, as bits. */
 static uint32_t join_gradients(struct fr_graph *graph, const struct sent_spans *sent)
 {
-    uint32_t bits = 0;
-    memset(graph->worker_bits, 0, graph->workers * sizeof(*graph->worker_bits));
-    fr_graph_run_tasks(graph, graph->n_dense_tasks, join_gradient, &(struct gradient_join){graph, sent});
-    for (uint32_t w = 0; w < graph->workers; w++)
-        bits = graph->worker_bits[w] > bits ? graph->worker_bits[w] : bits;
-    return bits;
+    struct gradient_join join = {graph, sent, fr_graph_portion_of(graph, graph->sums.rank)};
+    return largest_bits(graph, join.portion.last - join.portion.first, join_gradient, &join);
+}
+
+/* Whether no gradient of a parameter, of any portion, can exceed its limit. A sum of floats may be
+ * rounded upwards: hence the margin. */
+static bool gradients_bounded(const struct message *messages, uint32_t n_ranks)
+{
+    double bound = 0.0;
+    for (uint32_t r = 0; r < n_ranks; r++)
+        bound += (double)fr_bits_f32(messages[r].head.bits) * messages[r].head.n_spans;
+    return bound <= 0.99 * (double)FR_GRADIENT_MAX;
 }
 
 /* Whether no row's gradient can exceed its limit, however ranks add to it. */
@@ -390,14 +437,15 @@ static bool rows_bounded(const struct fr_graph *graph, const struct message *mes
     return bounded;
 }
 
-enum fr_status fr_graph_join_sums(struct fr_graph *graph, const struct fr_bytes *in, uint32_t n_ranks,
-                                  struct fr_graph_join *out, struct fr_err *err)
+enum fr_status fr_graph_join_sums(struct fr_graph *graph, const struct fr_bytes *in, struct fr_graph_join *out,
+                                  struct fr_err *err)
 {
+    uint32_t n_ranks = graph->sums.n_ranks;
     struct message messages[FR_LANES_MAX];
     struct sent_spans sent = {0};
     struct fr_graph_join join = {0};
     uint32_t unfit = 0;
-    FR_CHECK(graph->sums.of_rank && n_ranks <= FR_LANES_MAX);
+    FR_CHECK(graph->sums.of_rank);
     enum fr_status status = read_messages(graph, in, n_ranks, messages, &sent, err);
     if (status != FR_OK)
         return status;
@@ -411,8 +459,9 @@ enum fr_status fr_graph_join_sums(struct fr_graph *graph, const struct fr_bytes 
         join_numbers(graph, &sent);
         fr_graph_weigh_losses(graph);
         join.loss = fr_graph_mean_loss(graph);
-        join.refused = !isfinite(join.loss) || join_gradients(graph, &sent) > fr_f32_bits(FR_GRADIENT_MAX) ||
-                       !fr_graph_stage_statistics(graph);
+        join.gradient_bits = join_gradients(graph, &sent);
+        join.bounded = gradients_bounded(messages, n_ranks);
+        join.refused = !isfinite(join.loss) || !fr_graph_stage_statistics(graph);
         join.rows_bounded = rows_bounded(graph, messages, n_ranks);
     }
     if (join.refused)

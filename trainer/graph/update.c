@@ -174,18 +174,6 @@ float fr_graph_row_gradient(struct fr_graph *graph, const struct fr_batch *batch
 
 /* ---- updates ---- */
 
-/* Updates a moving average: `share` of the values plus the rest of the old average; the values
- * themselves if there was no average. */
-static void average_block(float *restrict average, const float *restrict values, size_t n, float share)
-{
-    if (share == 1.0f) {
-        memcpy(average, values, n * sizeof(*average));
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        average[i] += share * (values[i] - average[i]);
-}
-
 static void update_task(void *context, size_t index, size_t worker)
 {
     const struct graph_run *run = context;
@@ -195,21 +183,7 @@ static void update_task(void *context, size_t index, size_t worker)
         graph->ops->update_rows(&update);
         return;
     }
-    const struct dense_task *task = &graph->dense_tasks[index];
-    const struct parameter_state *state = &graph->parameter_states[task->parameter];
-    struct fr_dense_update update = {
-        .n = task->end - task->begin,
-        .values = graph->parameters[task->parameter].values + task->begin,
-        .gradient = state->gradient + task->begin,
-        .state0 = state->state0 ? state->state0 + task->begin : NULL,
-        .state1 = state->state1 ? state->state1 + task->begin : NULL,
-        .optimizer = state->optimizer,
-        .pace = state->pace,
-    };
-    if (state->moves)
-        graph->ops->update_dense(&update);
-    if (state->moves && state->share > 0.0f)
-        average_block(state->average + task->begin, update.values, update.n, state->share);
+    fr_graph_step_dense(graph, &graph->dense_tasks[index]);
 }
 
 /* Computes the sums of the batch for each span of lanes; false: a gradient of an output is unfit,
@@ -272,8 +246,7 @@ void fr_graph_train_begin(struct fr_graph *graph, const struct fr_batch *batch, 
         fr_graph_device_begin(&(struct graph_run){.graph = graph, .batch = batch, .rows = rows, .training = true});
 }
 
-/* What follows the updates of values and rows. */
-static void finish_step(struct graph_run *run)
+void fr_graph_finish_step(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
     fr_graph_commit_statistics(graph);
@@ -304,7 +277,7 @@ enum fr_status fr_graph_train_finish(struct fr_graph *graph, const struct fr_bat
             return status;
         fr_graph_begin_step(graph);
         fr_graph_run_tasks(graph, (size_t)graph->n_dense_tasks + n_row_tasks, update_task, &run);
-        finish_step(&run);
+        fr_graph_finish_step(&run);
         graph->times.update_ns += now_ns(graph) - computed_ns;
     }
     if (loss)
@@ -337,16 +310,22 @@ void fr_graph_sum(struct fr_graph *graph, const struct fr_batch *batch, const st
     graph->times.backward_ns += now_ns(graph) - began_ns;
 }
 
+static void step_block(void *context, size_t index, size_t worker)
+{
+    const struct fr_graph *graph = context;
+    (void)worker;
+    fr_graph_step_dense(graph, &graph->dense_tasks[fr_graph_portion_of(graph, graph->sums.rank).first + index]);
+}
+
 void fr_graph_step(struct fr_graph *graph)
 {
-    struct graph_run run = {.graph = graph};
+    struct portion portion = fr_graph_portion_of(graph, graph->sums.rank);
     if (!graph->sums.steps)
         return;
     uint64_t began_ns = now_ns(graph);
     fr_graph_begin_step(graph);
-    fr_graph_run_tasks(graph, graph->n_dense_tasks, update_task, &run);
+    fr_graph_run_tasks(graph, portion.last - portion.first, step_block, graph);
     fr_graph_step_home_rows(graph);
-    finish_step(&run);
     graph->sums.steps = false;
     graph->times.update_ns += now_ns(graph) - began_ns;
 }

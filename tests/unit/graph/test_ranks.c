@@ -49,8 +49,9 @@ struct side {
     struct fr_ops ops;
     struct fr_pool *pool;
     struct fr_graph *graph;
-    struct fr_domains lanes; /* 0, 0: all */
-    struct fr_buffer sums;
+    struct fr_domains lanes;          /* 0, 0: all */
+    struct fr_buffer sums[RANKS_MAX]; /* for each rank */
+    struct fr_buffer values;
 };
 
 static void leave_rows(const struct fr_row_update *update)
@@ -58,8 +59,10 @@ static void leave_rows(const struct fr_row_update *update)
     (void)update;
 }
 
-static void side_init(struct side *side, const char *text, uint32_t domains, struct fr_domains lanes, size_t workers)
+/* n: ranks; 0: the side has all lanes */
+static void side_init(struct side *side, const char *text, uint32_t domains, uint32_t rank, uint32_t n)
 {
+    size_t workers = 1 + (n > 0 ? rank % 3 : 0);
     memset(side, 0, sizeof(*side));
     fx_load(&side->fx, VOCABULARY, text);
     fx_make_rows(&side->fx, 5);
@@ -69,17 +72,23 @@ static void side_init(struct side *side, const char *text, uint32_t domains, str
         side->fx.conf.tasks[t].bias_from_labels = true;
     side->ops = *fr_ops_cpu();
     side->ops.update_rows = leave_rows;
-    side->lanes = lanes;
+    side->lanes = n > 0 ? fr_rank_domains(rank, n, domains) : (struct fr_domains){0};
     side->pool = workers > 1 ? fr_pool_new(workers) : NULL;
-    side->graph = fr_graph_new(
-        &(struct fr_graph_options){.conf = &side->fx.conf, .ops = &side->ops, .pool = side->pool, .lanes = lanes});
+    side->graph = fr_graph_new(&(struct fr_graph_options){.conf = &side->fx.conf,
+                                                          .ops = &side->ops,
+                                                          .pool = side->pool,
+                                                          .lanes = side->lanes,
+                                                          .rank = rank,
+                                                          .n_ranks = n});
 }
 
 static void side_release(struct side *side)
 {
     fr_graph_free(side->graph);
     fr_pool_free(side->pool);
-    fr_buffer_release(&side->sums);
+    for (uint32_t r = 0; r < RANKS_MAX; r++)
+        fr_buffer_release(&side->sums[r]);
+    fr_buffer_release(&side->values);
     fx_release(&side->fx);
 }
 
@@ -92,9 +101,9 @@ struct world {
 static void world_init(struct world *w, const char *name, const char *text, uint32_t domains, uint32_t n_ranks)
 {
     *w = (struct world){.n_ranks = n_ranks, .domains = domains, .name = name};
-    side_init(&w->one, text, domains, (struct fr_domains){0, 0}, 1);
+    side_init(&w->one, text, domains, 0, 0);
     for (uint32_t r = 0; r < n_ranks; r++)
-        side_init(&w->ranks[r], text, domains, fr_rank_domains(r, n_ranks, domains), 1 + r % 3);
+        side_init(&w->ranks[r], text, domains, r, n_ranks);
 }
 
 static void world_release(struct world *w)
@@ -154,16 +163,56 @@ static void make_batches(struct world *w, const struct step *step, uint64_t seed
 
 /* ---- a step ---- */
 
-static void send_sums(struct world *w, struct fr_bytes *in)
+static void send_sums(struct world *w)
 {
     for (uint32_t r = 0; r < w->n_ranks; r++) {
         struct side *side = &w->ranks[r];
         if (side->fx.batch.n_samples > 0)
             fr_graph_forward(side->graph, &side->fx.batch, &side->fx.rows);
         fr_graph_sum(side->graph, &side->fx.batch, &side->fx.rows);
-        fr_buffer_clear(&side->sums);
-        fr_graph_put_sums(side->graph, &side->sums);
-        in[r] = (struct fr_bytes){side->sums.data, side->sums.size};
+        for (uint32_t to = 0; to < w->n_ranks; to++) {
+            fr_buffer_clear(&side->sums[to]);
+            fr_graph_put_sums(side->graph, to, &side->sums[to]);
+        }
+    }
+}
+
+/* What the ranks sent to one of them. */
+static void receive_sums(const struct world *w, uint32_t rank, struct fr_bytes *in)
+{
+    for (uint32_t r = 0; r < w->n_ranks; r++)
+        in[r] = (struct fr_bytes){w->ranks[r].sums[rank].data, w->ranks[r].sums[rank].size};
+}
+
+enum share { SHARE_SQUARES, SHARE_VALUES, SHARE_STATES };
+
+/* Each rank gives what it has of its portion to all. */
+static void share(struct world *w, enum share what)
+{
+    struct fr_bytes in[RANKS_MAX];
+    struct fr_err err = {0};
+    for (uint32_t r = 0; r < w->n_ranks; r++) {
+        struct side *side = &w->ranks[r];
+        fr_buffer_clear(&side->values);
+        if (what == SHARE_SQUARES)
+            fr_graph_put_squares(side->graph, &side->values);
+        else if (what == SHARE_VALUES)
+            fr_graph_put_values(side->graph, &side->values);
+        else
+            fr_graph_put_states(side->graph, &side->values);
+        in[r] = (struct fr_bytes){side->values.data, side->values.size};
+    }
+    for (uint32_t r = 0; r < w->n_ranks; r++) {
+        struct fr_graph *graph = w->ranks[r].graph;
+        enum fr_status (*take)(struct fr_graph *, const struct fr_bytes *, struct fr_err *) =
+            what == SHARE_SQUARES  ? fr_graph_take_squares
+            : what == SHARE_VALUES ? fr_graph_take_values
+                                   : fr_graph_take_states;
+        struct fr_bytes *last = &in[w->n_ranks - 1]; /* a part that is too long changes nothing */
+        last->size++;
+        assert_int_equal(take(graph, in, &err), FR_E_CORRUPT);
+        last->size--;
+        assert_int_equal(take(graph, in, &err), FR_OK);
     }
 }
 
@@ -193,18 +242,27 @@ static void step_rank(struct world *w, struct side *side)
 }
 
 /* Joins on all ranks, whose results are the same. */
-static struct fr_graph_join join_sums(struct world *w, const struct fr_bytes *in)
+static struct fr_graph_join join_sums(struct world *w)
 {
     struct fr_graph_join joins[RANKS_MAX];
+    struct fr_bytes in[RANKS_MAX];
     struct fr_err err = {0};
+    uint32_t bits = 0;
     for (uint32_t r = 0; r < w->n_ranks; r++) {
-        if (fr_graph_join_sums(w->ranks[r].graph, in, w->n_ranks, &joins[r], &err) != FR_OK)
+        receive_sums(w, r, in);
+        if (fr_graph_join_sums(w->ranks[r].graph, in, &joins[r], &err) != FR_OK)
             fail_msg("%s: %s", w->name, err.text);
         assert_int_equal(joins[r].refused, joins[0].refused);
         assert_int_equal(joins[r].steps, joins[0].steps);
+        assert_int_equal(joins[r].bounded, joins[0].bounded);
         assert_int_equal(joins[r].rows_bounded, joins[0].rows_bounded);
         assert_memory_equal(&joins[r].loss, &joins[0].loss, sizeof(double));
+        bits = joins[r].gradient_bits > bits ? joins[r].gradient_bits : bits;
     }
+    bool large = joins[0].steps && bits > fr_f32_bits(FR_GRADIENT_MAX);
+    if (joins[0].bounded)
+        assert_false(large);
+    joins[0].refused |= large;
     return joins[0];
 }
 
@@ -250,11 +308,10 @@ static void compare_losses(struct world *w, uint32_t step)
 static bool step_world(struct world *w, uint32_t step)
 {
     struct fixture *fx = &w->one.fx;
-    struct fr_bytes in[RANKS_MAX];
     double loss = 0.0;
     uint64_t changes = fr_graph_shared_changes(w->one.graph);
-    send_sums(w, in);
-    struct fr_graph_join join = join_sums(w, in);
+    send_sums(w);
+    struct fr_graph_join join = join_sums(w);
     fr_graph_forward(w->one.graph, &fx->batch, &fx->rows);
     enum fr_status status = fr_graph_train(w->one.graph, &fx->batch, &fx->rows, &loss);
     if (join.refused || !join.steps || join.rows_bounded)
@@ -262,8 +319,14 @@ static bool step_world(struct world *w, uint32_t step)
     if (status == FR_OK) {
         assert_int_equal(join.steps, fr_graph_shared_changes(w->one.graph) != changes);
         assert_memory_equal(&join.loss, &loss, sizeof(loss));
+        if (join.steps && fr_graph_clips(w->one.graph))
+            share(w, SHARE_SQUARES);
         for (uint32_t r = 0; r < w->n_ranks; r++)
             step_rank(w, &w->ranks[r]);
+        if (join.steps) {
+            share(w, SHARE_VALUES);
+            share(w, SHARE_STATES);
+        }
         compare_losses(w, step);
     }
     compare(w, step);
@@ -419,12 +482,11 @@ FR_CASE(a_batch_of_which_nothing_counts_is_refused_for_its_logits_only)
 
 /* ---- messages ---- */
 
-static enum fr_status join_on_first(struct world *w, const struct fr_bytes *in, uint32_t n_ranks, char *text,
-                                    size_t size)
+static enum fr_status join_on_first(struct world *w, const struct fr_bytes *in, char *text, size_t size)
 {
     struct fr_graph_join join;
     struct fr_err err = {0};
-    enum fr_status status = fr_graph_join_sums(w->ranks[0].graph, in, n_ranks, &join, &err);
+    enum fr_status status = fr_graph_join_sums(w->ranks[0].graph, in, &join, &err);
     snprintf(text, size, "%s", err.text);
     return status;
 }
@@ -439,20 +501,23 @@ FR_CASE(a_message_that_is_not_of_its_rank_is_named)
     world_init(&other, "others", nx_networks[0].text, 12, 3);
     make_batches(&w, &steps[1], 60);
     make_batches(&other, &steps[1], 60);
-    send_sums(&w, in);
-    send_sums(&other, foreign);
+    send_sums(&w);
+    receive_sums(&w, 0, in);
+    send_sums(&other);
+    receive_sums(&other, 0, foreign);
     struct fr_bytes wrong[][3] = {{in[0], in[2], in[1]},
                                   {in[0], in[1], in[1]},
                                   {in[0], foreign[1], in[2]},
                                   {in[0], in[1], {in[2].data, in[2].size - 1}}};
     static const char *const words[] = {"rank 2", "rank 2", "rank 1", "rank 2"};
     for (size_t i = 0; i < FR_ARRAY_LEN(wrong); i++) {
-        assert_int_equal(join_on_first(&w, wrong[i], 3, why, sizeof(why)), FR_E_CORRUPT);
+        assert_int_equal(join_on_first(&w, wrong[i], why, sizeof(why)), FR_E_CORRUPT);
         assert_non_null(strstr(why, words[i]));
     }
     make_batch(&w.ranks[1], &steps[0], 12, 60); /* plain samples beside groups */
-    send_sums(&w, in);
-    assert_int_equal(join_on_first(&w, in, 3, why, sizeof(why)), FR_E_CORRUPT);
+    send_sums(&w);
+    receive_sums(&w, 0, in);
+    assert_int_equal(join_on_first(&w, in, why, sizeof(why)), FR_E_CORRUPT);
     assert_non_null(strstr(why, "rank 1"));
     world_release(&w);
     world_release(&other);
@@ -469,14 +534,15 @@ FR_CASE(cut_and_forged_messages_are_refused_or_harmless)
     write_whole(text, sizeof(text), 0);
     world_init(&w, "forged", text, 12, 3);
     make_batches(&w, &steps[1], 60);
-    send_sums(&w, in);
+    send_sums(&w);
+    receive_sums(&w, 0, in);
     uint64_t hash = fx_hash(&w.ranks[0].fx, w.ranks[0].graph);
     const struct fr_bytes sent = in[1];
     for (size_t size = 0; size < sent.size; size++) {
         uint8_t *cut = malloc(size ? size : 1);
         memcpy(cut, sent.data, size);
         in[1] = (struct fr_bytes){cut, size};
-        assert_int_equal(join_on_first(&w, in, 3, why, sizeof(why)), FR_E_CORRUPT);
+        assert_int_equal(join_on_first(&w, in, why, sizeof(why)), FR_E_CORRUPT);
         free(cut);
     }
     assert_true(fx_hash(&w.ranks[0].fx, w.ranks[0].graph) == hash);
@@ -487,7 +553,7 @@ FR_CASE(cut_and_forged_messages_are_refused_or_harmless)
         memcpy(forged, sent.data, sent.size);
         forged[at] ^= (uint8_t)(1u << (uint32_t)(fx_uniform(7, i, 1) * 8.0));
         in[1] = (struct fr_bytes){forged, sent.size};
-        enum fr_status status = join_on_first(&w, in, 3, why, sizeof(why));
+        enum fr_status status = join_on_first(&w, in, why, sizeof(why));
         assert_true(status == FR_OK || status == FR_E_CORRUPT);
         refused += status != FR_OK;
         step_rank(&w, &w.ranks[0]);

@@ -156,7 +156,7 @@ static void release_home(struct fr_home_rows *home)
 
 /* ---- steps ---- */
 
-static void open_rank(struct world *w, struct rank *rank, struct fr_domains lanes, size_t workers)
+static void open_rank(struct world *w, struct rank *rank, uint32_t number, struct fr_domains lanes, size_t workers)
 {
     fx_load(&rank->fx, VOCABULARY, w->network->text);
     rank->fx.conf.domains = w->lanes;
@@ -166,7 +166,9 @@ static void open_rank(struct world *w, struct rank *rank, struct fr_domains lane
     rank->graph = fr_graph_new(&(struct fr_graph_options){.conf = &rank->fx.conf,
                                                           .ops = &w->ops,
                                                           .pool = rank->pool,
-                                                          .lanes = w->n > 1 ? lanes : (struct fr_domains){0}});
+                                                          .lanes = w->n > 1 ? lanes : (struct fr_domains){0},
+                                                          .rank = number,
+                                                          .n_ranks = w->n});
 }
 
 static void close_rank(struct rank *rank, uint32_t n)
@@ -278,9 +280,9 @@ static struct world *open_world(const struct network *network, enum form form, u
     struct world *w = fr_alloc(1, sizeof(*w));
     *w = (struct world){.network = network, .form = form, .lanes = lanes, .n = n, .ops = *fr_ops_cpu()};
     w->ops.update_rows = no_update;
-    open_rank(w, &w->one, (struct fr_domains){0, lanes}, 1);
+    open_rank(w, &w->one, 0, (struct fr_domains){0, lanes}, 1);
     for (uint32_t r = 0; r < n; r++)
-        open_rank(w, &w->ranks[r], fr_rank_domains(r, n, lanes), 1 + (r + n) % 3);
+        open_rank(w, &w->ranks[r], r, fr_rank_domains(r, n, lanes), 1 + (r + n) % 3);
     return w;
 }
 

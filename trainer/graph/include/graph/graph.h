@@ -48,6 +48,7 @@ struct fr_graph_options {
     const struct fr_graph_device *device; /* NULL: the processor; must be NULL if scoring_only */
     /* the lanes that this process has, if it is one of several ranks (graph/ranks.h); 0, 0: all */
     struct fr_domains lanes;
+    uint32_t rank, n_ranks; /* then: which of how many ranks this process is */
 };
 
 /* A device that the graph computes on, and the function that finds a row in the store. The function
