@@ -1,6 +1,9 @@
 /* See exchange/threads.h. One mutex and one condition variable for the group.
  *
- * A rank's parts are copied into its box of the call when it sends, and receivers read them there.
+ * A rank's parts are copied into its box of the call when it sends, and receivers read them there;
+ * its own part stays where it is. A receiver looks for a while before it sleeps, because a thread
+ * that sleeps takes longer to wake than most parts take to come.
+ *
  * Two boxes for each rank and channel are enough, taken in turn: a rank sends call s + 2 only after
  * it has received call s + 1, which every rank sent after receiving call s; so nobody reads the box
  * of call s any more. */
@@ -9,6 +12,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +22,8 @@
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/hash.h"
+
+enum { SPIN_NS = 100000 };
 
 /* What one rank sent with one call of a channel. */
 struct box {
@@ -28,9 +35,11 @@ struct box {
 struct member {
     struct fr_exchange exchange;
     struct fr_exchange_group *group;
-    uint64_t calls;                 /* of all kinds, for the fault */
-    uint64_t sent[FR_CHANNELS];     /* calls sent; guarded by the group's lock */
-    uint64_t received[FR_CHANNELS]; /* calls received */
+    uint64_t calls; /* of all kinds, for the fault */
+    /* calls sent; written with the group's lock */
+    _Atomic uint64_t sent[FR_CHANNELS];
+    uint64_t received[FR_CHANNELS];   /* calls received */
+    struct fr_bytes own[FR_CHANNELS]; /* the part that the rank sent to itself last */
     struct box boxes[FR_CHANNELS][2];
 };
 
@@ -89,7 +98,10 @@ static enum fr_status send(void *self, enum fr_channel channel, const struct fr_
     struct fr_exchange_group *group = member->group;
     struct box *box = &member->boxes[channel][member->sent[channel] % 2];
     box->bytes.size = 0;
+    member->own[channel] = out[member->exchange.rank];
     for (uint32_t r = 0; r < group->options.ranks; r++) {
+        if (r == member->exchange.rank)
+            continue;
         size_t gap = (FR_EXCHANGE_ALIGNED - box->bytes.size % FR_EXCHANGE_ALIGNED) % FR_EXCHANGE_ALIGNED;
         memset(fr_buffer_reserve(&box->bytes, gap + 1), 0, gap);
         box->bytes.size += gap;
@@ -137,6 +149,21 @@ static uint64_t look_again_ns(const struct member *to, enum fr_channel channel, 
     return again_ns;
 }
 
+/* Looks for at most SPIN_NS whether all ranks have sent, and lets other threads run meanwhile. */
+static void spin(const struct member *to, enum fr_channel channel, uint64_t call)
+{
+    uint64_t until_ns = fr_mono_ns(fr_clock_system()) + SPIN_NS;
+    uint32_t r = 0;
+    while (r < to->group->options.ranks) {
+        if (atomic_load(&to->group->members[r].sent[channel]) > call)
+            r++;
+        else if (fr_mono_ns(fr_clock_system()) >= until_ns)
+            return;
+        else
+            sched_yield();
+    }
+}
+
 static enum fr_status await(struct member *member, enum fr_channel channel, uint64_t call, struct fr_err *err)
 {
     struct fr_exchange_group *group = member->group;
@@ -169,6 +196,7 @@ static enum fr_status receive(void *self, enum fr_channel channel, struct fr_byt
     struct member *member = self;
     struct fr_exchange_group *group = member->group;
     uint64_t call = member->received[channel];
+    spin(member, channel, call);
     pthread_mutex_lock(&group->lock);
     enum fr_status status = survives_call(member) ? await(member, channel, call, err) : stopped(group, err);
     pthread_mutex_unlock(&group->lock);
@@ -177,7 +205,7 @@ static enum fr_status receive(void *self, enum fr_channel channel, struct fr_byt
     for (uint32_t r = 0; r < group->options.ranks; r++) {
         const struct box *box = &group->members[r].boxes[channel][call % 2];
         uint32_t rank = member->exchange.rank;
-        in[r] = (struct fr_bytes){box->bytes.data + box->at[rank], box->sizes[rank]};
+        in[r] = r == rank ? member->own[channel] : (struct fr_bytes){box->bytes.data + box->at[rank], box->sizes[rank]};
     }
     member->received[channel]++;
     return FR_OK;

@@ -501,6 +501,25 @@ const struct fr_home_rows *fr_store_home_rows(struct fr_store *store)
     return &home->rows;
 }
 
+void fr_store_own_rows(const struct fr_store *store, uint32_t rank, struct fr_rows *rows)
+{
+    const struct fr_plan *from = store->gathered, *plan = store->plan;
+    uint32_t first = first_place(store->resolved), n = n_places(store->resolved);
+    for (uint32_t t = 0; t < store->n_configured; t++) {
+        struct fr_table_rows *out = &rows->tables[t];
+        const struct fr_home_table *home = &plan->home->rows.tables[t];
+        const uint32_t *merged = home->merged[rank];
+        for (uint32_t p = first; p < first + n; p++) {
+            const struct plan_place *sent = &from->tables[t].places[p], *place = &plan->tables[t].places[p];
+            const struct plan_key *keys = plan->tables[t].keys + place->begin;
+            for (uint32_t u = sent->unique_begin; u < sent->unique_begin + sent->n_unique; u++, merged++) {
+                out->rows[u] = home->rows[*merged];
+                out->served[u] = keys[*merged - place->unique_begin].made ? NULL : out->rows[u];
+            }
+        }
+    }
+}
+
 void fr_store_put_rows(struct fr_store *store, uint32_t source, struct fr_buffer *out)
 {
     const struct fr_plan *plan = store->plan;

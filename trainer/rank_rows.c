@@ -11,7 +11,8 @@
  *            portion, late rows of a
  *            source's keys
  *
- * A refused step ends after the sums were joined, on all ranks alike.
+ * A rank reads the rows of its own keys where they are. A refused step ends after the sums were
+ * joined, or after a vote about gradients, on all ranks alike.
  *
  * Batch k+1 is planned beside the step of batch k if each rank has it and nothing has to happen
  * between the two: its keys travel beside the gradients of k, and its early rows beside the step.
@@ -39,6 +40,11 @@ static struct fr_domains domains_of(const struct fr_trainer *trainer, uint32_t r
 static struct fr_domains own_domains(const struct fr_trainer *trainer)
 {
     return domains_of(trainer, fr_exchange_rank(trainer->ranks.exchange));
+}
+
+static bool is_own(const struct fr_trainer *trainer, uint32_t rank)
+{
+    return rank == fr_exchange_rank(trainer->ranks.exchange);
 }
 
 /* Gives each rank what was written for it. */
@@ -76,7 +82,8 @@ static enum fr_status send_rows(struct fr_trainer *trainer, const struct fr_home
     *home = fr_store_home_rows(trainer->store); /* while the messages of keys are there */
     for (uint32_t r = 0; r < trainer->ranks.n; r++) {
         fr_buffer_clear(&trainer->ranks.rows[r]);
-        fr_store_put_rows(trainer->store, r, &trainer->ranks.rows[r]);
+        if (!is_own(trainer, r))
+            fr_store_put_rows(trainer->store, r, &trainer->ranks.rows[r]);
     }
     return send(trainer, FR_CHANNEL_KEYS, trainer->ranks.rows, err);
 }
@@ -97,7 +104,10 @@ static enum fr_status plan_rows(struct fr_trainer *trainer, const struct fr_batc
     if (status == FR_OK)
         status = receive(trainer, FR_CHANNEL_KEYS, in, err);
     for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++)
-        status = fr_store_take_rows(trainer->store, domains_of(trainer, r), in[r], (struct fr_bytes){0}, rows, err);
+        if (!is_own(trainer, r))
+            status = fr_store_take_rows(trainer->store, domains_of(trainer, r), in[r], (struct fr_bytes){0}, rows, err);
+    if (status == FR_OK)
+        fr_store_own_rows(trainer->store, fr_exchange_rank(ranks->exchange), rows);
     return status;
 }
 
@@ -219,7 +229,10 @@ static enum fr_status take_next(struct fr_trainer *trainer, const struct fr_byte
 {
     struct fr_ranks *ranks = &trainer->ranks;
     enum fr_status status = FR_OK;
+    fr_store_own_rows(trainer->store, fr_exchange_rank(ranks->exchange), fr_pipeline_next_rows(trainer));
     for (uint32_t r = 0; r < ranks->n && status == FR_OK; r++) {
+        if (is_own(trainer, r))
+            continue;
         struct fr_buffer *kept = &ranks->late[r];
         fr_buffer_clear(kept);
         fr_buffer_append(kept, late[r].data, late[r].size);
@@ -239,7 +252,7 @@ static enum fr_status share_values(struct fr_trainer *trainer, bool ahead, struc
     for (uint32_t r = 0; r < ranks->n; r++) {
         fr_buffer_clear(&ranks->values[r]);
         fr_graph_put_values(trainer->graph, &ranks->values[r]);
-        if (ahead)
+        if (ahead && !is_own(trainer, r))
             fr_store_put_late_rows(trainer->store, r, &ranks->values[r]);
     }
     enum fr_status status = send(trainer, FR_CHANNEL_VALUES, ranks->values, err);

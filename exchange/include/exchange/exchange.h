@@ -46,7 +46,9 @@ uint32_t fr_exchange_rank(const struct fr_exchange *exchange);
 uint32_t fr_exchange_size(const struct fr_exchange *exchange);
 
 /* Gives out[r] to rank r, for all ranks r, this one included; data may be NULL if size is 0. The
- * parts are borrowed until fr_exchange_receive of the same channel returns. Not FR_CHANNEL_ROLL. */
+ * parts are borrowed until fr_exchange_receive of the same channel returns, and this rank's own
+ * part until the next fr_exchange_send of the channel, because it is not copied. Not
+ * FR_CHANNEL_ROLL. */
 enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel channel, const struct fr_bytes *out,
                                 struct fr_err *err) FR_MUST_CHECK;
 /* Waits for what all ranks sent with the call of the same number: in[r] is from rank r. The bytes

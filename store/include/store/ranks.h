@@ -7,7 +7,8 @@
  *   home    fr_store_resolve     merges the keys of all sources, in the order of ranks, then
  *                                counts, admits, touches and marks them as fr_store_plan does
  *           fr_store_put_rows    writes for each source what its keys have: a row, its values
- *   source  fr_store_take_rows   makes struct fr_rows from what the homes wrote
+ *   source  fr_store_take_rows   makes struct fr_rows from what the homes wrote, and with
+ *           fr_store_own_rows    what the rank has itself, as a home of its own keys
  *
  * A batch may be planned before the step of the batch before it (fr_store_resolve_next). Rows that
  * the step cannot change leave early, with fr_store_put_rows. Those that the step can change are
@@ -69,6 +70,9 @@ void fr_store_put_late_rows(const struct fr_store *store, uint32_t source, struc
  * change. Call it while the messages of keys are still there. Valid until the plan is undone, or
  * another one is made that fr_store_resolve_next did not make. */
 const struct fr_home_rows *fr_store_home_rows(struct fr_store *store);
+/* Sets rows and served of the gathered keys of this rank's own domains, without a message, to the
+ * rows themselves. Call it after fr_store_home_rows. `rank`: this one. */
+void fr_store_own_rows(const struct fr_store *store, uint32_t rank, struct fr_rows *rows);
 /* Sets rows and served of the gathered keys of a home's domains, from the home's message with rows
  * and from that with late rows, which is empty if there are none. The values stay in the messages,
  * which must outlive the batch, be aligned to a float, and are not written to. A row that has no

@@ -18,6 +18,7 @@ struct rank {
     struct fr_buffer rows[RANKS_MAX]; /* for each source */
     struct fr_buffer late[RANKS_MAX];
     const struct fr_home_rows *home, *home_before; /* of the last two plans */
+    bool direct;                                   /* reads the rows of its own keys in place */
 };
 
 static void open_world(struct world *w, size_t workers)
@@ -99,6 +100,10 @@ static void take_ranks(struct rank *ranks, uint32_t n)
     struct fr_err err = {0};
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t h = 0; h < n; h++) {
+            if (ranks[r].direct && h == r) {
+                fr_store_own_rows(ranks[r].world.store, r, ranks[r].world.rows);
+                continue;
+            }
             struct fr_buffer *late = &ranks[h].late[r];
             fr_buffer_clear(late);
             fr_store_put_late_rows(ranks[h].world.store, r, late);
@@ -244,6 +249,7 @@ static void open_ranks(struct ranks_world *w, uint32_t n)
     for (uint32_t r = 0; r < n; r++) {
         w->ranks[r].domains = (struct fr_domains){DOMAINS * r / n, DOMAINS * (r + 1) / n};
         open_world(&w->ranks[r].world, 1 + r % 2);
+        w->ranks[r].direct = n % 2 == 0;
     }
 }
 
@@ -334,6 +340,8 @@ static size_t count_changed(const struct rank *ranks, uint32_t n, struct fr_buff
     for (uint32_t h = 0; h < n; h++)
         for (uint32_t r = 0; r < n; r++) {
             const struct fr_buffer *now = &ranks[h].late[r];
+            if (ranks[r].direct && h == r)
+                continue;
             assert_int_equal(before[h][r].size, now->size);
             for (size_t at = 0; at < now->size; at += each)
                 changed += memcmp(before[h][r].data + at, now->data + at, each) != 0;
@@ -373,7 +381,7 @@ static void run_beside(uint32_t n)
                 for (uint32_t r = 0; r < n; r++) {
                     fr_buffer_clear(&before[h][r]);
                     fr_store_put_late_rows(w.ranks[h].world.store, r, &before[h][r]);
-                    late += before[h][r].size / (TEST_DIM * sizeof(float));
+                    late += w.ranks[r].direct && h == r ? 0 : before[h][r].size / (TEST_DIM * sizeof(float));
                     early += early_rows(&w.ranks[h].rows[r]);
                 }
             step(&w.one, w.ranks, n);
