@@ -2,6 +2,7 @@
  * a job of one rank the answers are this rank's. All ranks ask the same questions in the same
  * order. An exchange that fails leaves its error to fr_trainer_failure, and the answers are then
  * this rank's alone, so that no loop runs forever. Owner thread only. */
+#include "rank_samples.h"
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -161,8 +162,9 @@ static enum fr_status receive_times(struct fr_trainer *trainer, struct fr_buffer
     enum fr_status status = fr_trainer_give_all(trainer, times, parts, err);
     struct fr_buffer all = {0};
     for (uint32_t r = 0; status == FR_OK && r < trainer->ranks.n; r++) {
-        if (parts[r].size % sizeof(int64_t) != 0)
-            status = fr_err_set(err, FR_E_CORRUPT, "rank %" PRIu32 " sent %zu bytes of event times", r, parts[r].size);
+        if (!fr_rank_times_valid(parts[r]))
+            status = fr_err_set(err, FR_E_CORRUPT, "rank %" PRIu32 " sent %zu bytes that are no event times", r,
+                                parts[r].size);
         fr_buffer_append(&all, parts[r].data, parts[r].size);
     }
     if (status == FR_OK) {

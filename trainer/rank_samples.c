@@ -87,6 +87,14 @@ void fr_rank_samples_put(const struct fr_conf *conf, const struct fr_batch *batc
 
 /* ---- reading ---- */
 
+bool fr_rank_times_valid(struct fr_bytes in)
+{
+    bool valid = in.size % sizeof(int64_t) == 0;
+    for (size_t at = 0; valid && at < in.size; at += sizeof(int64_t))
+        valid = (int64_t)fr_load_u64(in.data + at) > 0;
+    return valid;
+}
+
 void fr_rank_samples_clear(struct fr_rank_samples *samples)
 {
     samples->n = 0;
@@ -134,7 +142,11 @@ enum fr_status fr_rank_samples_take(struct fr_rank_samples *samples, struct fr_b
         grouped != samples->grouped || (size_t)(reader.end - reader.at) != n * each)
         return fr_err_set(err, FR_E_CORRUPT, "rank %" PRIu32 " sent no message with samples, or one that is cut", rank);
     size_t floats = n * sizeof(float);
-    fr_buffer_append(&samples->t_ms, fr_take(&reader, n * sizeof(int64_t)), n * sizeof(int64_t));
+    struct fr_bytes times = {fr_take(&reader, n * sizeof(int64_t)), n * sizeof(int64_t)};
+    if (!fr_rank_times_valid(times))
+        return fr_err_set(err, FR_E_CORRUPT, "rank %" PRIu32 " sent samples with an event time that is not above 0",
+                          rank);
+    fr_buffer_append(&samples->t_ms, times.data, times.size);
     const uint8_t *keys = grouped ? fr_take(&reader, n * sizeof(uint64_t)) : NULL;
     fr_buffer_append(&samples->keep, fr_take(&reader, floats), floats);
     for (uint32_t t = 0; t < n_tasks; t++) {

@@ -17,6 +17,8 @@ void fr_rank_samples_free(struct fr_rank_samples *samples);
 /* Appends the message of a rank: its batch, and the scores of each task [n_tasks][n_samples]. */
 void fr_rank_samples_put(const struct fr_conf *conf, const struct fr_batch *batch, const float *const *scores,
                          struct fr_buffer *out);
+/* Whether a rank sent event times: i64 each, above 0, so that no difference of two overflows. */
+bool fr_rank_times_valid(struct fr_bytes in);
 /* Begins with no samples. */
 void fr_rank_samples_clear(struct fr_rank_samples *samples);
 /* Adds those of the next rank. FR_E_CORRUPT: the message is cut or forged; err names the rank. */

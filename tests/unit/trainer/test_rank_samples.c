@@ -191,12 +191,31 @@ FR_CASE(messages_that_are_cut_or_forged_are_refused)
     free(s);
 }
 
+/* Metrics subtract event times from each other. */
+FR_CASE(an_event_time_that_is_not_above_0_is_refused)
+{
+    static const int64_t forged[] = {0, -1, INT64_MIN};
+    struct scene *s = fr_alloc(1, sizeof(*s));
+    fill(s, 1, 0, SAMPLES, true, true);
+    struct fr_rank_samples *samples = fr_rank_samples_new(&s->conf);
+    for (size_t i = 0; i < FR_ARRAY_LEN(forged); i++) {
+        s->t_ms[SAMPLES - 1] = forged[i];
+        struct fr_buffer message = message_of(s);
+        assert_int_equal(take_copy(samples, message.data, message.size), FR_E_CORRUPT);
+        assert_int_equal(fr_rank_samples_of(samples, 0).count, 0);
+        fr_buffer_release(&message);
+    }
+    fr_rank_samples_free(samples);
+    free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metrics_of_all_ranks_are_those_of_one),
         cmocka_unit_test(a_rank_without_served_scores_has_missing_ones),
         cmocka_unit_test(messages_that_are_cut_or_forged_are_refused),
+        cmocka_unit_test(an_event_time_that_is_not_above_0_is_refused),
     };
     return cmocka_run_group_tests_name("rank_samples", tests, NULL, NULL);
 }
