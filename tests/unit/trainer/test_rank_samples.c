@@ -191,6 +191,19 @@ FR_CASE(messages_that_are_cut_or_forged_are_refused)
     free(s);
 }
 
+FR_CASE(a_message_without_groups_is_refused_where_metrics_have_groups)
+{
+    struct scene *s = fr_alloc(1, sizeof(*s));
+    fill(s, 1, 0, SAMPLES, true, true);
+    struct fr_rank_samples *samples = fr_rank_samples_new(&s->conf);
+    s->conf.metrics.gauc_by = FR_NO_INDEX;
+    struct fr_buffer message = message_of(s);
+    assert_int_equal(take_copy(samples, message.data, message.size), FR_E_CORRUPT);
+    fr_buffer_release(&message);
+    fr_rank_samples_free(samples);
+    free(s);
+}
+
 /* Metrics subtract event times from each other. */
 FR_CASE(an_event_time_that_is_not_above_0_is_refused)
 {
@@ -215,6 +228,7 @@ int main(void)
         cmocka_unit_test(metrics_of_all_ranks_are_those_of_one),
         cmocka_unit_test(a_rank_without_served_scores_has_missing_ones),
         cmocka_unit_test(messages_that_are_cut_or_forged_are_refused),
+        cmocka_unit_test(a_message_without_groups_is_refused_where_metrics_have_groups),
         cmocka_unit_test(an_event_time_that_is_not_above_0_is_refused),
     };
     return cmocka_run_group_tests_name("rank_samples", tests, NULL, NULL);
