@@ -1,7 +1,8 @@
-/* Seeds by our own writers: `fuzz_seeds DIR` writes replica, state and journal below DIR, a file
- * each (the head of each target says what it reads). What Python can make as well is in
+/* Seeds by our own writers: `fuzz_seeds DIR` writes replica, state, journal and ranks below DIR, a
+ * file each (the head of each target says what it reads). What Python can make as well is in
  * seeds.py. */
 #include "../unit/replica/history.h"
+#include "rank_scene.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -233,9 +234,64 @@ static void journal_seeds(void)
     fr_buffer_release(&epoch);
 }
 
+/* ---- ranks ---- */
+
+/* A message, and what is left of it when it is cut at each multiple of 4 bytes. */
+static void rank_seed(enum rank_message kind, const void *bytes, size_t size)
+{
+    static const char *const names[] = {RANK_MESSAGES(RANK_MESSAGE_TEXT)};
+    static uint32_t number;
+    struct fr_buffer out = {0};
+    char path[64];
+    number++;
+    for (size_t cut = 0; cut < size + 4; cut += 4) {
+        fr_buffer_clear(&out);
+        fr_put_u8(&out, (uint8_t)kind);
+        fr_buffer_append(&out, bytes, cut < size ? cut : size);
+        snprintf(path, sizeof(path), "ranks/%s-%u-%zu", names[kind], number, out.size - 1);
+        write_seed(path, &out);
+    }
+    fr_buffer_release(&out);
+}
+
+static void rank_seeds_of(const struct scene *scene, uint32_t to)
+{
+    const struct scene_rank *from = &scene->ranks[SCENE_FROM];
+    const struct fr_buffer *const messages[] = {&from->keys[to], &from->values[to], &from->row_sums[to]};
+    static const enum rank_message kinds[] = {MESSAGE_KEYS, MESSAGE_ROWS, MESSAGE_ROW_SUMS};
+    for (size_t i = 0; i < FR_ARRAY_LEN(kinds); i++)
+        rank_seed(kinds[i], messages[i]->data, messages[i]->size);
+}
+
+/* Messages of rank SCENE_FROM, for all homes and sources: those that are not for rank SCENE_TO have
+ * another number of keys. */
+static void rank_seeds(void)
+{
+    static struct scene *scene; /* stays */
+    scene = scene_new();
+    struct scene_rank *from = &scene->ranks[SCENE_FROM];
+    struct fr_roll rolls[SCENE_RANKS];
+    const float *scores[FR_TASKS_MAX];
+    for (uint32_t r = 0; r < SCENE_RANKS; r++) {
+        rolls[r] = scene->ranks[r].roll;
+        rank_seeds_of(scene, r);
+    }
+    rank_seed(MESSAGE_SUMS, from->sums[SCENE_TO].data, from->sums[SCENE_TO].size);
+    rank_seed(MESSAGE_SAMPLES, from->samples.data, from->samples.size);
+    /* of a job whose metrics have no groups */
+    for (uint32_t t = 0; t < from->fx.conf.n_tasks; t++)
+        scores[t] = fr_graph_logits(from->graph, t);
+    from->fx.conf.metrics.gauc_by = FR_NO_INDEX;
+    fr_buffer_clear(&from->samples);
+    fr_rank_samples_put(&from->fx.conf, &from->fx.batch, scores, &from->samples);
+    rank_seed(MESSAGE_SAMPLES, from->samples.data, from->samples.size);
+    rank_seed(MESSAGE_TIMES, from->t_ms, from->fx.batch.n_samples * sizeof(*from->t_ms));
+    rank_seed(MESSAGE_ROLLS, rolls, sizeof(rolls));
+}
+
 int main(int argc, char **argv)
 {
-    static const char *const folders[] = {"replica", "state", "journal"};
+    static const char *const folders[] = {"replica", "state", "journal", "ranks"};
     FR_CHECK(argc == 2);
     below = argv[1];
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
@@ -246,5 +302,6 @@ int main(int argc, char **argv)
     replica_seeds();
     state_seeds();
     journal_seeds();
+    rank_seeds();
     return 0;
 }
