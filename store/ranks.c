@@ -112,7 +112,7 @@ enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domain
         for (uint32_t p = first; p < first + n; p++)
             n_keys += plan->tables[t].places[p].n_unique;
     struct fr_reader reader = {.at = in.data, .end = in.data + in.size};
-    struct fr_reader late = {.at = late_in.data, .end = late_in.data + late_in.size};
+    struct fr_reader late = {.at = late_in.data, .end = late_in.size ? late_in.data + late_in.size : late_in.data};
     if ((uintptr_t)in.data % sizeof(float) != 0 || (uintptr_t)late_in.data % sizeof(float) != 0)
         return bad_rows(err, "it is not aligned");
     if (fr_take_u32(&reader) != n_keys || fr_take_u32(&reader) != 0 || reader.failed)
