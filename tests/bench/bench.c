@@ -5,11 +5,12 @@
  * batches: the same in small ones. shared: groups beside plain samples. e2e: freshetd from a Kafka
  * topic, publishing on. grow: a table that grows, is swept and shrinks. recovery: a state directory
  * back into memory. tiers: training on tables larger than memory. epochs: a changed row from cut to
- * acknowledged. replica: readers beside a feeder. The last five take gigabytes, so they run only
- * when they are named. One logfmt line a result on stdout, progress on stderr, everything with the
- * machine's description in --json FILE. Where the processor has AVX-512, the program starts itself
- * again with OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2 kernel,
- * half as fast, on processors it does not know, and a roof measured with that would flatter us.
+ * acknowledged. replica: readers beside a feeder. These five take gigabytes, so they run only when
+ * they are named. So does ranks: two ranks beside one. One logfmt line a result on stdout, progress
+ * on stderr, everything with the machine's description in --json FILE. Where the processor has
+ * AVX-512, the program starts itself again with OPENBLAS_CORETYPE=SkylakeX, whatever was set:
+ * OpenBLAS 0.3.21 chooses an AVX2 kernel, half as fast, on processors it does not know, and a roof
+ * measured with that would flatter us.
  *
  * Thread: the caller's. */
 #include <errno.h>
@@ -34,7 +35,7 @@ enum { NAMES_MAX = 16, PATH_BYTES = 4096, LEVELS_MAX = 6 };
 
 static const char usage[] =
     "freshet-bench [gemm] [decode] [train] [batches] [shared] [e2e] [options]     (no name: these)\n"
-    "       freshet-bench [epochs] [grow] [recovery] [replica] [snapshot] [tiers] [options]     (large tables: only by name)\n"
+    "       freshet-bench [epochs] [grow] [ranks] [recovery] [replica] [snapshot] [tiers] [options]     (only by name)\n"
     "\n"
     "  gemm    the matrix products of the reference model R16 alone: the roof\n"
     "  decode  bytes to samples, one core\n"
@@ -44,6 +45,7 @@ static const char usage[] =
     "  e2e     freshetd from a Kafka topic with publishing on, beside the roof\n"
     "  epochs  what a changed row costs from cut to acknowledged, by stage, and its part of a fold\n"
     "  grow    a table that grows, is swept and shrinks: times of a plan, bytes of a row\n"
+    "  ranks   a job of two ranks beside one rank with as many workers: what is left of its samples/s\n"
     "  recovery  a state directory back into memory: seconds for each GB of images\n"
     "  snapshot  what replicas begin with written out of a state, a start from a savepoint of it,\n            training beside a snapshot\n"
     "  replica  lookups and scores of two threads, idle and while 200,000 rows a second are applied\n"
@@ -70,6 +72,7 @@ static const struct {
     {"batches", fr_bench_batches, false}, {"shared", fr_bench_shared, false},    {"e2e", fr_bench_e2e, false},
     {"grow", fr_bench_grow, true},        {"recovery", fr_bench_recovery, true}, {"snapshot", fr_bench_snapshot, true},
     {"tiers", fr_bench_tiers, true},      {"epochs", fr_bench_epochs, true},     {"replica", fr_bench_replica, true},
+    {"ranks", fr_bench_ranks, true},
 };
 
 /* ---- report ---- */

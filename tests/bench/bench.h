@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/status.h"
+#include "batch/batch.h"
 #include "conf/conf.h"
 #include "samples/zipf.h"
 
@@ -78,6 +79,7 @@ int fr_bench_beside(struct fr_bench *bench, struct fr_buffer *head, uint64_t rat
 int fr_bench_tiers(struct fr_bench *bench);
 int fr_bench_epochs(struct fr_bench *bench);
 int fr_bench_replica(struct fr_bench *bench);
+int fr_bench_ranks(struct fr_bench *bench);
 /* The roof alone: samples/s of the products, the best backend, all threads. */
 double fr_bench_measure_roof(struct fr_bench *bench);
 
@@ -97,5 +99,9 @@ void fr_bench_r16_append_record(struct fr_bench_r16 *stream, struct fr_buffer *o
  * packed block of FR_R16_BLOCK samples. */
 void fr_bench_r16_append_groups(struct fr_bench_r16 *stream, struct fr_buffer *out);
 void fr_bench_r16_append_block(struct fr_bench_r16 *stream, struct fr_buffer *out);
+/* Makes the first n_batches full batches of the stream, which the caller frees, also after
+ * FR_TOOL_FAILED. Their lanes have equal parts. In bench_train.c. */
+int fr_bench_fill_batches(const struct fr_bench *bench, const struct fr_conf *conf, struct fr_batch **batches,
+                          uint32_t n_batches);
 
 #endif

@@ -23,15 +23,15 @@ static void divide_into_lanes(struct fr_batch *batch)
         batch->lane_begin[lane] = (uint32_t)((uint64_t)batch->n_groups * lane / batch->n_lanes);
 }
 
-static int fill_batches(const struct fr_bench *bench, struct fr_batch **batches)
+int fr_bench_fill_batches(const struct fr_bench *bench, const struct fr_conf *conf, struct fr_batch **batches,
+                          uint32_t n_batches)
 {
-    const struct fr_conf *conf = bench->conf;
     struct fr_decoder *decoder = fr_decoder_new(conf);
     struct fr_bench_r16 stream;
     struct fr_buffer record = {0};
     fr_bench_r16_init(&stream, 1, bench->ids);
     int result = FR_TOOL_OK;
-    for (uint32_t b = 0; b < BATCHES; b++) {
+    for (uint32_t b = 0; b < n_batches; b++) {
         batches[b] = fr_batch_new(conf);
         while (batches[b]->n_samples < conf->ingest.batch_size && result == FR_TOOL_OK) {
             uint32_t n = 0;
@@ -104,7 +104,7 @@ int fr_bench_train(struct fr_bench *bench)
     struct fr_bench_machine machine;
     double rate = 0.0;
     fr_bench_machine_init(&machine, bench->conf, bench->threads);
-    int result = fill_batches(bench, batches);
+    int result = fr_bench_fill_batches(bench, bench->conf, batches, BATCHES);
     if (result == FR_TOOL_OK)
         result = measure_training(&machine, batches, &rate);
     if (result == FR_TOOL_OK)
