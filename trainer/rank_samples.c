@@ -89,7 +89,7 @@ void fr_rank_samples_put(const struct fr_conf *conf, const struct fr_batch *batc
 
 bool fr_rank_times_valid(struct fr_bytes in)
 {
-    bool valid = in.size % sizeof(int64_t) == 0;
+    bool valid = in.size % sizeof(int64_t) == 0 && (in.data || in.size == 0);
     for (size_t at = 0; valid && at < in.size; at += sizeof(int64_t))
         valid = (int64_t)fr_load_u64(in.data + at) > 0;
     return valid;
