@@ -5,8 +5,8 @@
 
 #include "exchange/exchange.h"
 
-/* The functions have the contracts of those in exchange.h. gather: `mine` goes to all ranks, and
- * in[r] is from rank r, valid until the next gather. */
+/* The functions have the contracts of those in exchange.h. A gather is a send and a receive of
+ * FR_CHANNEL_ROLL (exchange.c). */
 struct fr_exchange_backend {
     enum fr_status (*send)(void *self, enum fr_channel channel, const struct fr_bytes *out, struct fr_err *err);
     enum fr_status (*receive)(void *self, enum fr_channel channel, struct fr_bytes *in, struct fr_err *err);

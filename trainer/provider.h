@@ -26,7 +26,8 @@ struct fr_provider {
     void (*look)(struct fr_trainer *trainer);
     /* Counts, admits, creates, touches and resolves the keys of the batch, as fr_store_plan. */
     void (*plan)(struct fr_trainer *trainer, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows);
-    /* The move PLAN_NEXT (pipeline.c): the same for the batch after the one that is stepped. */
+    /* The move PLAN_NEXT (pipeline.c): plans the batch after the one that is stepped. `rows` is
+     * complete once `apply` has returned. */
     void (*plan_next)(struct fr_trainer *trainer, const struct fr_batch *batch, int64_t watermark_ms,
                       struct fr_rows *rows);
     /* Undoes the last plan. */
@@ -47,8 +48,8 @@ extern const struct fr_provider fr_own_rows, fr_rank_rows;
 /* own_rows.c: undo and cut of this process's store, which are those of either provider. */
 void fr_own_undo(struct fr_trainer *trainer);
 void fr_own_cut(struct fr_trainer *trainer, struct fr_stage *stage);
-/* Whether, as far as this process knows now, nothing has to happen between the end of the current
- * batch and the plan of the next one. */
+/* Whether the next batch can be planned early: no stop, cut, pause for memory or end of the stream
+ * is due in this process, and no slice that examines what the step changes. */
 bool fr_own_can_plan_next(struct fr_trainer *trainer, uint64_t now_ns);
 
 #endif

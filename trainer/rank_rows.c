@@ -14,10 +14,11 @@
  * A rank reads the rows of its own keys where they are. A refused step ends after the sums were
  * joined, or after a vote about gradients, on all ranks alike.
  *
- * Batch k+1 is planned beside the step of batch k if each rank has it and nothing has to happen
- * between the two: its keys travel beside the gradients of k, and its early rows beside the step.
- * Only once the step is certain are the keys sent, because a refused batch needs its rows again. So
- * the moves are those of the pipeline of one rank, and nothing of k+1 has to be undone.
+ * Batch k+1 is planned during the step of batch k if each rank has batch k+1, nothing has to happen
+ * between the two (look), and the joined sums exclude a refusal of k. The keys of k+1 are sent only
+ * then, because a refused batch reads its rows again, whose messages the keys would replace. So a
+ * refusal of k never has to undo a plan of k+1; a stop, a pause or a cut after k may have to (the
+ * move INTERRUPT).
  *
  *   values  sums of k ► | row gradients of k ►             | step of k; parameters, late rows ► |
  *   keys                | keys of k+1 ► plan, early rows ► |                                    |
@@ -153,7 +154,7 @@ static void plan_next(struct fr_trainer *trainer, const struct fr_batch *batch, 
 
 /* ---- step ---- */
 
-/* Writes the sums while they travel: of the rows, for each home. */
+/* Writes the gradients of rows for each home, while the sums of lanes travel. */
 static void put_row_sums(struct fr_trainer *trainer, const struct fr_batch *batch, const struct fr_rows *rows)
 {
     struct fr_unique_range ranges[FR_TABLES_MAX];
@@ -204,7 +205,8 @@ static enum fr_status share_squares(struct fr_trainer *trainer, struct fr_err *e
     return status == FR_OK ? fr_graph_take_squares(trainer->graph, in, err) : status;
 }
 
-/* Waits for the gradients of the rows of this home, and steps all. */
+/* Waits for the gradients of this home's rows, then steps these rows and this rank's portion of the
+ * parameters. FR_E_NONFINITE: a row's gradient is too large, and nothing was changed. */
 static enum fr_status step_rows(struct fr_trainer *trainer, const struct fr_graph_join *joined, struct fr_err *err)
 {
     struct fr_bytes in[FR_RANKS_MAX];

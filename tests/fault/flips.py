@@ -57,21 +57,29 @@ class Flips:
         disk = Disk(run.records)
         at = int(BEGIN * len(run.records))
         disk.until(at)
-        # A state is at rest after a sync of the mark: before the sync, the journal may hold an epoch that only the rule of the lost copy counts.
-        while run.records[at - 1][0] != "E" or len(getattr(disk.nodes[run.records[at - 1][1]], "data", b"")) != MARK_BYTES:
+        self.state = self.base / "state"
+        while True:
+            # A state is at rest after a sync of the mark: before the sync, the journal may hold an epoch that only the rule of the lost copy counts.
+            while run.records[at - 1][0] != "E" or len(getattr(disk.nodes[run.records[at - 1][1]], "data", b"")) != MARK_BYTES:
+                at += 1
+                disk.until(at)
+            shutil.rmtree(self.base, ignore_errors=True)
+            disk.image(self.base, "all", None)
+            if self.has_all():
+                break
             at += 1
             disk.until(at)
-        disk.image(self.base, "all", None)
-        self.state = self.base / "state"
         self.hashes = {}
         self.hash_of(self.state)
-        assert (self.state / "snapshots/CURRENT").exists() and list(self.state.glob("savepoints/*/hwm")) and list(self.state.glob("journal/*"))
         self.kinds = {}
         for path in sorted(self.state.rglob("*")):
             if path.is_file() and path.stat().st_size and path.name not in SKIPPED and ".part" not in str(path):
                 self.kinds.setdefault(kind_of(path.relative_to(self.state)), []).append(path.relative_to(self.state))
         for savepoint in self.state.glob("savepoints/*"):
             self.hash_of(savepoint)
+
+    def has_all(self):
+        return (self.state / "snapshots/CURRENT").exists() and list(self.state.glob("savepoints/*/hwm")) and list(self.state.glob("journal/*"))
 
     def hash_of(self, directory):
         """The private hash of a sound directory."""

@@ -1,10 +1,11 @@
 /* The parameters of a model over several ranks (graph/ranks.h). The blocks of all parameters are
  * divided among the ranks: each joins the gradients of its portion and makes the step with it, then
  * the new values go to all. So the gradients and values that a rank sends do not grow with the
- * number of ranks, as in a reduce-scatter and an all-gather, whose sums would have other orders.
+ * number of ranks. This is the traffic of a reduce-scatter and an all-gather; a reduce-scatter
+ * itself is not used, because it adds in another order.
  *
  * A rank has the optimizer's state of its own portion only, until the states of all portions are
- * gathered for an epoch. Averages of values follow from the values on each rank.
+ * collected for an epoch. Averages of values follow from the values on each rank.
  *
  * Owner thread: the graph's. */
 #include <string.h>
@@ -70,9 +71,10 @@ enum fr_status fr_graph_take_squares(struct fr_graph *graph, const struct fr_byt
         size_t size = (portion.last - portion.first) * sizeof(double);
         if (in[r].size != size)
             return bad_portion(err, r, "squares", in[r].size, size);
-        if (size > 0)
-            memcpy(graph->dense_squares + portion.first, in[r].data, size);
     }
+    for (uint32_t r = 0; r < graph->sums.n_ranks; r++)
+        if (in[r].size > 0)
+            memcpy(graph->dense_squares + fr_graph_portion_of(graph, r).first, in[r].data, in[r].size);
     return FR_OK;
 }
 
@@ -188,7 +190,10 @@ enum fr_status fr_graph_take_states(struct fr_graph *graph, const struct fr_byte
             size += pass_state(graph, &graph->dense_tasks[i], NULL, NULL);
         if (in[r].size != size)
             return bad_portion(err, r, "optimizer state", in[r].size, size);
-        size = 0;
+    }
+    for (uint32_t r = 0; r < graph->sums.n_ranks; r++) {
+        struct portion portion = fr_graph_portion_of(graph, r);
+        size_t size = 0;
         for (uint32_t i = portion.first; r != graph->sums.rank && i < portion.last; i++)
             size += pass_state(graph, &graph->dense_tasks[i], NULL, in[r].data + size);
     }

@@ -12,8 +12,8 @@
  *             f64 [tables]                bounds of the rows' gradients
  *             for each span: u64 lane, f64 [n_numbers], f32 [gradients of the receiver's portion]
  *
- * Invariant: all messages are checked before anything is written. A rank without samples joins as
- * the others do, so nothing here reads the batch or the variant.
+ * Invariants: all messages are checked before anything is written. Joining reads neither the batch
+ * nor the variant, because a rank without samples has none and joins as the others do.
  *
  * Owner thread: the graph's; a block of a parameter's gradient belongs to one worker. */
 #include "graph/ranks.h"

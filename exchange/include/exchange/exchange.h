@@ -6,11 +6,14 @@
  * order between ranks. A back end (self, threads; later an engine between processes) is chosen when
  * a rank's exchange is made; no type of an engine is in this header.
  *
- * Errors are final: the first one that a rank meets is returned by all its later calls.
- *   FR_E_UNAVAILABLE  a rank did not come within the deadline; the text has its number, and the
- *                     call that was waited for. The state is that of the last durable epoch.
- *   FR_E_CANCELLED    a rank ended the job by fr_exchange_stop; the text has its rank and code.
+ * Errors are final: the first one that a rank meets is returned by all its later calls. The state
+ * on disk is then that of the last durable epoch.
+ *   FR_E_UNAVAILABLE  a rank did not send before this rank's deadline; the text names that rank
+ *                     and the call. Other ranks get FR_E_CANCELLED, with code 75.
+ *   FR_E_CANCELLED    a rank ended the job, by fr_exchange_stop or by its deadline; the text has
+ *                     its number and the code.
  *   FR_E_LIMIT        a part is larger than FR_EXCHANGE_PART_MAX.
+ *   FR_E_MISMATCH     a rank gathers another number of bytes: it runs another version.
  *
  * Thread: one owner at a time makes all calls; fr_exchange_stop from any thread. */
 #ifndef FR_EXCHANGE_EXCHANGE_H

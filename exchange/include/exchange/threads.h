@@ -1,7 +1,8 @@
-/* Ranks as threads of one process: for tests, for the race detector, and to find what a slow, a
- * hung or a dying rank does to the others. Faults follow from a seed.
+/* Ranks as threads of one process: for tests, for the race detector, for `freshet-bench ranks`, and
+ * to find what a slow, a hung or a dying rank does to the others. Delays are drawn from a seed.
  *
- * Owns: the group owns the exchanges of its ranks; it is freed when no thread uses one any more. */
+ * Owns: the caller owns the group, and frees it once no thread uses one of its exchanges; the group
+ * owns the exchanges of its ranks. */
 #ifndef FR_EXCHANGE_THREADS_H
 #define FR_EXCHANGE_THREADS_H
 
@@ -16,9 +17,9 @@ struct fr_exchange_group_options {
      * pair of ranks, call and channel, so that channels overtake each other. 0: at once. */
     uint64_t delay_max_ns;
     uint64_t seed;
-    /* From its call number `fault_at` on (sends, receives and gathers counted together, from 1;
-     * 0: never), rank `fault_rank` hangs, or ends the job with fault_code if that is not 0. A hung
-     * rank's call returns when another rank ends the job. */
+    /* From its call number `fault_at` on (sends and receives counted together, a gather as one of
+     * each, from 1; 0: never), rank `fault_rank` hangs, or ends the job with fault_code if that is
+     * not 0. A hung rank's call returns when another rank ends the job. */
     uint32_t fault_rank;
     uint64_t fault_at;
     int fault_code;

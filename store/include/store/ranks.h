@@ -51,8 +51,9 @@ void fr_store_put_keys(const struct fr_store *store, struct fr_domains domains, 
 /* The unique keys, for each table of the configuration, that fr_store_put_keys appends for the
  * domains. */
 void fr_store_sent_ranges(const struct fr_store *store, struct fr_domains domains, struct fr_unique_range *ranges);
-/* Plans the keys that all ranks sent, for the domains of this rank. After an error nothing has
- * changed. */
+/* Plans the keys that all ranks sent, for the domains of this rank. The messages are borrowed until
+ * the last fr_store_put_rows of the plan. After an error nothing has changed. FR_E_CORRUPT: a
+ * message cannot be read. FR_E_LIMIT: the messages have more keys than one plan can hold. */
 enum fr_status fr_store_resolve(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                 uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err) FR_MUST_CHECK;
 /* Plans, as fr_store_resolve does, the batch after the one planned last, which was not stepped yet.
@@ -61,14 +62,15 @@ enum fr_status fr_store_resolve(struct fr_store *store, struct fr_domains domain
 enum fr_status fr_store_resolve_next(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                      uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err) FR_MUST_CHECK;
 /* Appends what the keys of one source have, without the values of late rows. Call it after
- * fr_store_home_rows. */
+ * fr_store_home_rows, while the messages of keys are still there. */
 void fr_store_put_rows(struct fr_store *store, uint32_t source, struct fr_buffer *out);
 /* Appends the values of the late rows of one source, as they are now. Call it after the step,
  * before anything else is planned. */
 void fr_store_put_late_rows(const struct fr_store *store, uint32_t source, struct fr_buffer *out);
 /* Returns the keys that were merged last, with their rows, whose values and state the caller may
- * change. Call it while the messages of keys are still there. Valid until the plan is undone, or
- * another one is made that fr_store_resolve_next did not make. */
+ * change. Call it while the messages of keys are still there. The store owns the list, which is
+ * valid until its plan is undone, until the next fr_store_resolve, or until the second
+ * fr_store_resolve_next after its plan. */
 const struct fr_home_rows *fr_store_home_rows(struct fr_store *store);
 /* Sets rows and served of the gathered keys of this rank's own domains, without a message, to the
  * rows themselves. Call it after fr_store_home_rows. `rank`: this one. */
@@ -77,7 +79,7 @@ void fr_store_own_rows(const struct fr_store *store, uint32_t rank, struct fr_ro
  * and from that with late rows, which is empty if there are none. The values stay in the messages,
  * which must outlive the batch, be aligned to a float, and are not written to. A row that has no
  * values yet, because this batch made it, is not NULL in rows->rows, but nothing can be read
- * there. */
+ * there. FR_E_CORRUPT: `rows` is filled in part and must not be read. */
 enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domains domains, struct fr_bytes in,
                                   struct fr_bytes late, struct fr_rows *rows, struct fr_err *err) FR_MUST_CHECK;
 

@@ -71,7 +71,8 @@ enum fr_status fr_graph_join_sums(struct fr_graph *graph, const struct fr_bytes 
                                   struct fr_err *err) FR_MUST_CHECK;
 
 /* Whether the step needs norms of gradients; the same on all ranks. Then, before fr_graph_step,
- * each rank takes the squares that all have written, in the order of ranks. */
+ * each rank takes the squares that all have written, in the order of ranks. FR_E_CORRUPT: a message
+ * has another size; nothing was changed. */
 bool fr_graph_clips(const struct fr_graph *graph);
 void fr_graph_put_squares(struct fr_graph *graph, struct fr_buffer *out);
 enum fr_status fr_graph_take_squares(struct fr_graph *graph, const struct fr_bytes *in,
@@ -96,8 +97,9 @@ void fr_graph_put_values(const struct fr_graph *graph, struct fr_buffer *out);
 size_t fr_graph_value_bytes(const struct fr_graph *graph, uint32_t rank);
 enum fr_status fr_graph_take_values(struct fr_graph *graph, const struct fr_bytes *in,
                                     struct fr_err *err) FR_MUST_CHECK;
-/* Before the state is saved: likewise the optimizers' state, of which a rank that steps has that of
- * its own portion only. */
+/* Before the state is saved: writes the optimizers' state of this rank's portion; takes the states
+ * of all portions, in the order of ranks. Between two such exchanges a rank has the current state
+ * of its own portion only. FR_E_CORRUPT: a message has another size; nothing was changed. */
 void fr_graph_put_states(const struct fr_graph *graph, struct fr_buffer *out);
 enum fr_status fr_graph_take_states(struct fr_graph *graph, const struct fr_bytes *in,
                                     struct fr_err *err) FR_MUST_CHECK;
