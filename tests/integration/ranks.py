@@ -120,8 +120,8 @@ class Cases:
 
     def beside(self):
         self.run_single("seldom", SELDOM)
-        cases = ((2, 1, ()), (3, 2, ("--delay-us", "300", "--seed", "9")), (6, 1, ()))
-        early = [self.run(ranks, workers, SELDOM, faults, name=f"beside{ranks}") for ranks, workers, faults in cases]
+        cases = ((2, 1, [], ()), (3, 2, [], ("--delay-us", "300", "--seed", "9")), (4, 1, ["row_memory=300KiB"], ()), (6, 1, [], ()))
+        early = [self.run(ranks, workers, SELDOM + sets, faults, name=f"beside{ranks}") for ranks, workers, sets, faults in cases]
         assert max(early) > 0.05, f"parts of the batches that were planned beside the step of the batch before: {early}"
 
     def seven(self):
