@@ -121,14 +121,16 @@ static void plan(struct fr_trainer *trainer, const struct fr_batch *batch, int64
 /* ---- the next plan ---- */
 
 /* All ranks find out whether each can plan the next batch beside the step of this one. Slices would
- * remove rows that the step changes, and a first watermark takes a message of its own. */
+ * remove rows that the step changes; a rank may have them due alone, because a table of its domains
+ * may be smaller than those of the others, or empty. A first watermark, which takes a message of
+ * its own, is missing on all ranks or on none. */
 static void look(struct fr_trainer *trainer)
 {
     struct fr_pipeline *pipeline = &trainer->pipeline;
     trainer->ranks.ahead = false;
-    if (fr_pipeline_slices_due(trainer) || trainer->history.watermark_ms == INT64_MIN)
+    if (trainer->history.watermark_ms == INT64_MIN)
         return;
-    bool can = fr_pipeline_await_next(trainer, 0) == FR_OK &&
+    bool can = !fr_pipeline_slices_due(trainer) && fr_pipeline_await_next(trainer, 0) == FR_OK &&
                fr_own_can_plan_next(trainer, fr_mono_ns(trainer->options.clock));
     trainer->ranks.ahead = fr_trainer_agree_next(trainer, can ? pipeline->next : NULL, &pipeline->early.facts);
 }

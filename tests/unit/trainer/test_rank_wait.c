@@ -1,14 +1,10 @@
 /* What a rank shows while the job waits for another one: two ranks as threads, of which rank 0 has
  * the reason and rank 1 shows it. */
-#include "trainer_fixture.h"
-
-#include <pthread.h>
+#include "rank_job.h"
 
 #include "../../../trainer/trainer_private.h"
-#include "base/thread.h"
-#include "exchange/threads.h"
 
-enum { RANKS = 2, SHOWN_MS = 1000 };
+enum { SHOWN_MS = 1000 };
 
 #define CONFIG(lockstep)                                                                                               \
     "version: 1\n"                                                                                                     \
@@ -28,76 +24,13 @@ enum { RANKS = 2, SHOWN_MS = 1000 };
 static const char live[] = CONFIG("");
 static const char lockstep[] = CONFIG(", lockstep: {records: 16, epoch_batches: 2}");
 
-struct rank {
-    struct run run;
-    enum fr_status status; /* of the last step */
-    struct fr_err err;
-    char dir[FR_TEST_FOLDER];
-};
-
-struct job {
-    struct fr_exchange_group *group;
-    struct rank ranks[RANKS];
-};
-
-static void job_open(struct job *job, const char *text)
-{
-    job->group = fr_exchange_group_new(&(struct fr_exchange_group_options){.ranks = RANKS, .deadline_ns = 60000000000});
-    other_text = text;
-    for (uint32_t r = 0; r < RANKS; r++) {
-        fr_test_folder(job->ranks[r].dir);
-        other_exchange = fr_exchange_group_rank(job->group, r);
-        run_open(&job->ranks[r].run, job->ranks[r].dir, 1);
-    }
-    other_exchange = NULL;
-    other_text = NULL;
-}
-
-static void job_close(struct job *job)
-{
-    void *left;
-    for (uint32_t r = 0; r < RANKS; r++) {
-        while (fr_ring_pop(job->ranks[r].run.full, &left, 0) == FR_OK)
-            fr_batch_free(left);
-        run_close(&job->ranks[r].run);
-        remove_dir(job->ranks[r].dir);
-    }
-    fr_exchange_group_free(job->group);
-}
-
-/* A batch of the rank's lane, with one unfit sample or none. */
+/* Offers a batch of the rank's lane, with one unfit sample or none. */
 static void offer(struct job *job, uint32_t r, bool unfit)
 {
-    struct run *run = &job->ranks[r].run;
-    struct fr_batch *batch = make_batch(run->conf, run->applied);
-    for (uint32_t lane = r + 1; lane < RANKS; lane++)
-        batch->lane_begin[lane] = batch->n_groups;
+    struct fr_batch *batch = make_lane(job, r, job->ranks[r].run.applied);
     if (unfit)
         break_sample(batch, 3);
-    assert_true(fr_ring_try_push(run->full, batch));
-}
-
-static void *step_main(void *self)
-{
-    struct rank *rank = self;
-    rank->status = fr_trainer_step(rank->run.trainer, &rank->err);
-    return NULL;
-}
-
-/* One step of both ranks, after `ms` on their clocks. Returns the status of rank 1. */
-static enum fr_status step(struct job *job, int64_t ms)
-{
-    pthread_t threads[RANKS];
-    for (uint32_t r = 0; r < RANKS; r++) {
-        fr_clock_fake_advance_ms(&job->ranks[r].run.clock, ms);
-        assert_true(fr_thread_start(&threads[r], "rank", step_main, &job->ranks[r]));
-    }
-    for (uint32_t r = 0; r < RANKS; r++)
-        pthread_join(threads[r], NULL);
-    for (uint32_t r = 0; r < RANKS; r++)
-        if (job->ranks[r].status < 0)
-            fail_msg("rank %u: %s", r, job->ranks[r].err.text);
-    return job->ranks[1].status;
+    assert_true(fr_ring_try_push(job->ranks[r].run.full, batch));
 }
 
 static void train(struct job *job)
