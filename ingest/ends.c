@@ -3,7 +3,7 @@
  *
  * Text form: "partitions <n>\n", then one "topic partition end\n" line for each partition. The
  * first line makes it possible to refuse a text that was cut at the end of a line; older texts
- * lack it. The end of a file (`file:<path> 0 bytes`) is its size in bytes: a file is read whole
+ * lack it. A rank whose lanes have no partition fixes the end of none. The end of a file (`file:<path> 0 bytes`) is its size in bytes: a file is read whole
  * and must not have changed since. A partition that the text does not name was added later and
  * is not read. With --until TIME the end is the first record with that Kafka timestamp or a
  * later one.
@@ -85,7 +85,7 @@ static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
         *stop = '\n';
         line = stop + 1;
     }
-    if (status == FR_OK && (found == 0 || (n >= 0 && found != n)))
+    if (status == FR_OK && (n >= 0 ? found != n : found == 0))
         return fr_err_set(err, FR_E_CORRUPT,
                           "lockstep.end of the state directory is cut off: it names %" PRId64
                           " of the run's partitions; " RESTORE_IT,

@@ -531,6 +531,24 @@ FR_CASE(live_streams_of_other_lanes_are_not_read)
     assert_string_equal(s->ends, "partitions 2\nsamples 1 3\nsamples 2 3\n");
 }
 
+/* Such a reader has the end of the run at once, also after a restart. */
+FR_CASE(lanes_without_a_partition_end_the_run_again_and_again)
+{
+    char ends[] = "partitions 0\n";
+    for (int start = 0; start < 2; start++) {
+        struct service *s = service_of_lanes(", batch_size: 6", 3, 4);
+        s->lane_first = 3;
+        s->lane_end = 4;
+        s->ends = start > 0 ? fr_strdup(ends) : NULL;
+        append(&s->log, 0, 1);
+        assert_int_equal(service_start(s, true), FR_OK);
+        service_run(s);
+        assert_string_equal(written(s), "batch 0 end:;\n");
+        assert_string_equal(s->ends, ends);
+        service_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -547,6 +565,7 @@ int main(void)
         SERVICE_CASE(each_lane_has_its_share_of_ids_and_bytes),
         SERVICE_CASE(live_only_the_order_of_samples_changes),
         SERVICE_CASE(live_streams_of_other_lanes_are_not_read),
+        SERVICE_CASE(lanes_without_a_partition_end_the_run_again_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

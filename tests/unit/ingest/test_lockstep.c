@@ -118,6 +118,7 @@ FR_CASE(damaged_end_offsets_are_refused)
                                "partitions 3\n",
                                "partitions 3\nsamples 0 5\nsamples 1 3\n",
                                "partitions 3\nsamples 0 5\nsamples 1 3\nsamples 2",
+                               "partitions 0\nsamples 0 5\n",
                                "partitions 1\nsamples 0 5\nsamples 1 3\n"};
     for (size_t i = 0; i < FR_ARRAY_LEN(bad); i++) {
         struct service *s = uneven();
