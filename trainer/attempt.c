@@ -28,7 +28,9 @@ static enum fr_status step(struct fr_trainer *trainer, const struct fr_batch *pa
     fr_trace_end("train", traced_ns); /* loss, backward pass and updates */
     if (seen && status == FR_OK)
         fr_insight_look(trainer->insight, part, rows, trainer->history.watermark_ms);
-    fr_pipeline_move(trainer, status == FR_OK ? FR_MOVE_ACCEPT : FR_MOVE_REFUSE);
+    /* any other status ends the trainer, in the middle of what it did: there is nothing to undo */
+    if (status == FR_OK || status == FR_E_NONFINITE)
+        fr_pipeline_move(trainer, status == FR_OK ? FR_MOVE_ACCEPT : FR_MOVE_REFUSE);
     return status;
 }
 
