@@ -11,6 +11,9 @@
 
 #include "base/check.h"
 
+/* The samples of a batch of one rank are fewer, because a column has an entry for each of them. */
+enum { SAMPLES_END = 1 << FR_ENTRY_BITS };
+
 /* A question: integers and bits of one rank. */
 struct question {
     uint64_t ready; /* 1: the rank has a batch */
@@ -104,6 +107,33 @@ static void join_shape(struct fr_batch_shape *shape, const struct fr_batch_shape
         shape->own[i] |= other->own[i];
 }
 
+/* Whether a batch can have these facts. Loops over slices and halves go by them. */
+static bool is_possible(const struct question *question)
+{
+    bool timed = question->n_trained > 0 ? question->latest_ms > 0 : question->latest_ms == INT64_MIN;
+    return question->n_samples < SAMPLES_END && question->n_trained <= question->n_samples && timed;
+}
+
+/* Asks all ranks; returns what they say [ranks], NULL: the exchange failed, or a rank says what is
+ * not possible. */
+static const struct question *gather_facts(struct fr_trainer *trainer, const struct question *mine)
+{
+    const struct question *all = gather(trainer, mine, sizeof(*mine));
+    struct fr_err err = {0};
+    for (uint32_t r = 0; all && r < trainer->ranks.n; r++)
+        if (!is_possible(&all[r])) {
+            (void)fr_trainer_ranks_check(trainer,
+                                         fr_err_set(&err, FR_E_CORRUPT,
+                                                    "rank %" PRIu32 " says of its batch what no batch has: %" PRIu64
+                                                    " samples, of which %" PRIu64
+                                                    " are trained, the latest of %" PRId64,
+                                                    r, all[r].n_samples, all[r].n_trained, all[r].latest_ms),
+                                         &err);
+            return NULL;
+        }
+    return all;
+}
+
 /* Asks all ranks; returns whether each has a batch. batch: NULL if this rank has none. */
 static bool ask(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_facts *out)
 {
@@ -114,12 +144,11 @@ static bool ask(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_fa
     mine.latest_ms = out->latest_ms;
     if (batch)
         fr_batch_get_shape(batch, &mine.shape);
-    const uint8_t *all = gather(trainer, &mine, sizeof(mine));
+    const struct question *all = gather_facts(trainer, &mine);
     struct fr_batch_shape shape = mine.shape;
     bool ready = all != NULL;
     for (uint32_t r = 0; all && r < trainer->ranks.n; r++) {
-        struct question other;
-        memcpy(&other, all + r * sizeof(other), sizeof(other));
+        struct question other = all[r];
         ready &= other.ready != 0;
         join_shape(&shape, &other.shape);
         if (r == fr_exchange_rank(trainer->ranks.exchange))
@@ -208,6 +237,14 @@ void fr_trainer_count(struct fr_trainer *trainer, const struct fr_batch *batch)
         counts->roles[batch->role[i]]++;
     _Static_assert(sizeof(*counts) % sizeof(uint64_t) == 0, "numbers only");
     fr_trainer_sum(trainer, (uint64_t *)(void *)counts, sizeof(*counts) / sizeof(uint64_t));
+    struct fr_err err = {0};
+    uint64_t trained = counts->roles[FR_ROLE_TRAIN];
+    if (trained >= (uint64_t)trainer->ranks.n * SAMPLES_END) /* the slices after the batch go by it */
+        (void)fr_trainer_ranks_check(
+            trainer,
+            fr_err_set(&err, FR_E_CORRUPT,
+                       "the ranks say that %" PRIu64 " samples of a batch were trained, which no batch has", trained),
+            &err);
 }
 
 uint64_t fr_trainer_trained(const struct fr_trainer *trainer, const struct fr_batch *batch)

@@ -69,13 +69,22 @@ static bool remains(const struct fr_sift *sift, struct range range, uint32_t i)
     return number >= range.begin && number < range.end && !sift->left_out[i];
 }
 
+/* Returns how many samples of all ranks remain of a range. */
 static uint64_t remaining(struct fr_trainer *trainer, const struct fr_batch *batch, struct range range)
 {
+    struct fr_err err = {0};
     uint64_t n = 0;
     for (uint32_t i = 0; i < batch->n_samples; i++)
         n += remains(&trainer->sift, range, i);
     fr_trainer_sum(trainer, &n, 1);
-    return n;
+    if (n <= range.end - range.begin)
+        return n;
+    (void)fr_trainer_ranks_check(trainer,
+                                 fr_err_set(&err, FR_E_CORRUPT,
+                                            "the ranks say that %" PRIu64 " of %" PRIu64 " samples remain", n,
+                                            range.end - range.begin),
+                                 &err);
+    return 0;
 }
 
 static enum fr_status attempt(struct fr_trainer *trainer, const struct fr_batch *batch, struct range range)
