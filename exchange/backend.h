@@ -23,4 +23,10 @@ struct fr_exchange {
     uint64_t waited_ns[FR_CHANNELS];
 };
 
+/* Errors that back ends have in common: FR_E_UNAVAILABLE, these ranks (bit r: rank r) have not come
+ * to call number `call` of a channel, counted from 1; FR_E_CANCELLED, a rank ended the job. */
+enum fr_status fr_exchange_missed(uint64_t ranks, enum fr_channel channel, uint64_t call, uint64_t waited_ns,
+                                  struct fr_err *err);
+enum fr_status fr_exchange_stopped(uint32_t rank, int code, struct fr_err *err);
+
 #endif

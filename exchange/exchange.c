@@ -18,6 +18,28 @@ const char *fr_channel_name(enum fr_channel channel)
     return names[channel];
 }
 
+enum fr_status fr_exchange_missed(uint64_t ranks, enum fr_channel channel, uint64_t call, uint64_t waited_ns,
+                                  struct fr_err *err)
+{
+    struct fr_buffer names = {0};
+    bool several = (ranks & (ranks - 1)) != 0;
+    for (uint32_t r = 0; r < FR_RANKS_MAX; r++)
+        if (ranks >> r & 1)
+            fr_buffer_printf(&names, "%s%" PRIu32, names.size > 0 ? ", " : several ? "ranks " : "rank ", r);
+    fr_buffer_terminate(&names);
+    fr_err_set(err, FR_E_UNAVAILABLE,
+               "%s %s not come to exchange %" PRIu64 " of %s for %" PRIu64
+               " ms: a rank hangs, is slower than the deadline, or is cut off; look at its log, then start again",
+               (const char *)names.data, several ? "have" : "has", call, fr_channel_name(channel), waited_ns / 1000000);
+    fr_buffer_release(&names);
+    return FR_E_UNAVAILABLE;
+}
+
+enum fr_status fr_exchange_stopped(uint32_t rank, int code, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_CANCELLED, "rank %" PRIu32 " ended the job with code %d", rank, code);
+}
+
 uint32_t fr_exchange_rank(const struct fr_exchange *exchange)
 {
     return exchange->rank;

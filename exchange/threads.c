@@ -10,7 +10,6 @@
 #include "exchange/threads.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -55,8 +54,7 @@ struct fr_exchange_group {
 
 static enum fr_status stopped(const struct fr_exchange_group *group, struct fr_err *err)
 {
-    return fr_err_set(err, FR_E_CANCELLED, "rank %" PRIu32 " ended the job with code %d", group->stopped_by,
-                      group->code);
+    return fr_exchange_stopped(group->stopped_by, group->code, err);
 }
 
 static void stop_locked(struct fr_exchange_group *group, uint32_t rank, int code)
@@ -177,11 +175,8 @@ static enum fr_status await(struct member *member, enum fr_channel channel, uint
         if (again_ns == 0)
             return FR_OK;
         if (again_ns == UINT64_MAX && now_ns >= deadline_ns) {
-            enum fr_status status = fr_err_set(
-                err, FR_E_UNAVAILABLE,
-                "rank %" PRIu32 " has not come to exchange %" PRIu64 " of %s for %" PRIu64
-                " ms: it hangs, is slower than the deadline, or is cut off; look at its log, then start again",
-                missing, call + 1, fr_channel_name(channel), (now_ns - begin_ns) / 1000000);
+            enum fr_status status =
+                fr_exchange_missed(UINT64_C(1) << missing, channel, call + 1, now_ns - begin_ns, err);
             stop_locked(group, member->exchange.rank, 75);
             return status;
         }
