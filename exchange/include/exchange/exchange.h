@@ -3,8 +3,8 @@
  * the way, so no number depends on an engine.
  *
  * All ranks make the same calls of a channel in the same order. Calls of different channels have no
- * order between ranks. A back end (self, threads; later an engine between processes) is chosen when
- * a rank's exchange is made; no type of an engine is in this header.
+ * order between ranks. A back end (self, threads, MPI) is chosen when a rank's exchange is made; no
+ * type of an engine is in this header.
  *
  * Errors are final: the first one that a rank meets is returned by all its later calls. The state
  * on disk is then that of the last durable epoch.
