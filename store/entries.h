@@ -29,6 +29,7 @@ enum fr_entry_flag {
     FR_ENTRY_BURIED = 8,
 };
 
+enum { FR_PLANNED_BITS = 5 };
 enum {
     FR_RECENT_MAX = 3,
     FR_RECENT_BACK, /* read back from the cold store, and not trained by a batch since */
@@ -43,7 +44,9 @@ struct FR_AS_FLOATS fr_entry {
     /* absent reason of the published row that was removed; valid while FR_ENTRY_PUBLISHED is set
      * and the entry is not live */
     uint8_t reason;
-    uint8_t recent; /* rounds of the eviction hand that the entry survives (tier.c) */
+    uint8_t recent : 3; /* rounds of the eviction hand that the entry survives (tier.c) */
+    /* of several ranks: the lowest bits of the number of the last plan that has the row (ranks.c) */
+    uint8_t planned : FR_PLANNED_BITS;
 };
 _Static_assert(sizeof(struct fr_entry) == 16, "two words");
 
@@ -106,6 +109,12 @@ static inline bool fr_entries_is(const struct fr_entries *entries, uint32_t numb
 static inline float *fr_entries_row(const struct fr_entries *entries, uint32_t number)
 {
     return (float *)(void *)(fr_entries_live(entries, number) + 1);
+}
+
+/* Another number than before: the rows have moved since. Otherwise rows were added at most. */
+static inline uint32_t fr_entries_moved(const struct fr_entries *entries)
+{
+    return entries->live.small;
 }
 
 /* The bytes of a live entry's image: FR_ROW_IMAGE_HEAD bytes, then the floats. */

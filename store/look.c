@@ -3,7 +3,7 @@
  *
  * There are two passes, each followed by a barrier, over the occurrences of all tables.
  *
- * scatter (by unit, which is a slot of one lane or a part of it): writes one record per occurrence.
+ * scatter (by unit: slots of one lane, or a part of a slot): writes one record per occurrence.
  * Within a unit the records are grouped by place (a shard of one domain's sub-table), in the order
  * of occurrences (stable counting sort).
  *
@@ -27,7 +27,8 @@
 
 #include "base/check.h"
 
-enum { UNIT_OCCURRENCES = 8192 }; /* a slot with more occurrences is split */
+enum { UNIT_OCCURRENCES = 8192 };     /* a slot with more occurrences is split */
+enum { UNIT_PLACE_OCCURRENCES = 16 }; /* slots are put together up to so many for each place */
 enum { CLICK_PARTS = 1 << 20, CLICK_MAX = 1 << 20 };
 enum { PLACES_MAX = FR_DOMAINS_MAX * FR_SHARDS };
 
@@ -68,34 +69,14 @@ static void sum_groups(struct fr_plan *plan)
     }
 }
 
-/* Adds the table's next unit, whose records are in the order of its occurrences. */
-static void add_unit(struct fr_plan *plan, struct plan_unit unit)
-{
-    const struct fr_column *column = &plan->batch->columns[unit.slot];
-    struct plan_table *table = &plan->tables[plan->store->slots[unit.slot].table];
-    uint32_t base = plan->slot_base[unit.slot], number = (uint32_t)plan->n_units;
-    unit.next = PLAN_NO_UNIT;
-    unit.begin = base + column->begin[unit.entry_begin];
-    unit.end = base + column->begin[unit.entry_end];
-    fr_plan_reserve_hashes(plan, unit.end - unit.begin);
-    fr_plan_add_unit(plan, unit);
-    if (table->first_unit == PLAN_NO_UNIT)
-        table->first_unit = number;
-    else
-        plan->units[table->last_unit].next = number;
-    table->last_unit = number;
-}
-
 /* Numbers the occurrences, slot by slot. Returns whether some column with ids is shared. */
 static bool number_occurrences(struct fr_plan *plan)
 {
     const struct fr_store *store = plan->store;
     const struct fr_batch *batch = plan->batch;
     bool shared = false;
-    for (uint32_t t = 0; t < store->n_configured; t++) {
+    for (uint32_t t = 0; t < store->n_configured; t++)
         plan->tables[t].n_occurrences = plan->tables[t].n_slots = 0;
-        plan->tables[t].first_unit = PLAN_NO_UNIT;
-    }
     for (uint32_t s = 0; s < store->n_slots; s++) {
         plan->slot_base[s] = plan->slot_ordinal[s] = 0;
         if (store->slots[s].table == FR_NO_INDEX)
@@ -112,10 +93,32 @@ static bool number_occurrences(struct fr_plan *plan)
     return shared;
 }
 
-/* Adds the units of one slot's entries in a lane. */
-static void add_units(struct fr_plan *plan, uint32_t slot, uint32_t lane)
+/* Adds a part to the last unit of its table, or to a new one: a unit has the parts of one lane, and
+ * at most unit_max occurrences unless a single entry has more. */
+static void add_part(struct fr_plan *plan, uint32_t t, uint32_t lane, struct plan_part part, uint32_t unit_max)
+{
+    struct plan_table *table = &plan->tables[t];
+    uint32_t n = part.end - part.begin;
+    struct plan_unit *last = table->end_unit > table->first_unit ? &plan->units[plan->n_units - 1] : NULL;
+    if (!last || last->lane != lane || last->end - last->begin + n > unit_max) {
+        uint32_t begin = last ? last->end : 0;
+        fr_plan_add_unit(
+            plan,
+            (struct plan_unit){.table = t, .lane = lane, .first_part = plan->n_parts, .begin = begin, .end = begin});
+        table->end_unit = plan->n_units;
+        last = &plan->units[plan->n_units - 1];
+    }
+    fr_plan_add_part(plan, part);
+    last->end_part = plan->n_parts;
+    last->end += n;
+    fr_plan_reserve_hashes(plan, last->end - last->begin);
+}
+
+/* Adds the parts of one slot's entries in a lane. */
+static void add_slot(struct fr_plan *plan, uint32_t slot, uint32_t lane, uint32_t unit_max)
 {
     const struct fr_column *column = &plan->batch->columns[slot];
+    uint32_t base = plan->slot_base[slot];
     uint32_t first = fr_batch_lane_entry(plan->batch, column->shared, lane);
     uint32_t end = fr_batch_lane_entry(plan->batch, column->shared, lane + 1);
     uint32_t n = end > first ? column->begin[end] - column->begin[first] : 0;
@@ -123,25 +126,38 @@ static void add_units(struct fr_plan *plan, uint32_t slot, uint32_t lane)
         return;
     uint32_t pieces = n / UNIT_OCCURRENCES + 1;
     uint32_t step = (end - first) / pieces + 1;
-    for (uint32_t i = first; i < end; i += step)
-        add_unit(plan, (struct plan_unit){.slot = slot,
-                                          .lane = lane,
-                                          .ordinal = plan->slot_ordinal[slot],
-                                          .entry_begin = i,
-                                          .entry_end = end - i < step ? end : i + step});
+    for (uint32_t i = first; i < end; i += step) {
+        struct plan_part part = {.slot = slot,
+                                 .ordinal = plan->slot_ordinal[slot],
+                                 .entry_begin = i,
+                                 .entry_end = end - i < step ? end : i + step};
+        part.begin = base + column->begin[part.entry_begin];
+        part.end = base + column->begin[part.entry_end];
+        add_part(plan, (uint32_t)plan->store->slots[slot].table, lane, part, unit_max);
+    }
+}
+
+/* Each unit is passed over once for each place, so units of few occurrences are put together. */
+static uint32_t unit_max(const struct fr_plan *plan)
+{
+    uint32_t worth = UNIT_PLACE_OCCURRENCES * plan->n_places;
+    return worth < UNIT_OCCURRENCES ? worth : UNIT_OCCURRENCES;
 }
 
 static void lay_out(struct fr_plan *plan)
 {
     const struct fr_store *store = plan->store;
     const struct fr_batch *batch = plan->batch;
-    plan->n_units = 0;
+    plan->n_parts = plan->n_units = 0;
     if (number_occurrences(plan))
         sum_groups(plan);
-    for (uint32_t lane = 0; lane == 0 || lane < batch->n_lanes; lane++)
-        for (uint32_t s = 0; s < store->n_slots; s++)
-            if (store->slots[s].table != FR_NO_INDEX)
-                add_units(plan, s, lane);
+    for (uint32_t t = 0; t < store->n_configured; t++) {
+        plan->tables[t].first_unit = plan->tables[t].end_unit = plan->n_units;
+        for (uint32_t lane = 0; lane == 0 || lane < batch->n_lanes; lane++)
+            for (uint32_t s = 0; s < store->n_slots; s++)
+                if (store->slots[s].table == (int)t)
+                    add_slot(plan, s, lane, unit_max(plan));
+    }
     fr_plan_reserve_at(plan);
     for (uint32_t t = 0; t < store->n_configured; t++)
         fr_plan_reserve_table(plan, t);
@@ -168,14 +184,17 @@ static inline size_t place_of(uint32_t n_domains, const uint64_t *key, uint64_t 
 static void divide_unit(const struct fr_plan *plan, size_t index, uint64_t *hashes, uint32_t at[PLACES_MAX])
 {
     const struct plan_unit *unit = &plan->units[index];
-    const struct fr_column *column = &plan->batch->columns[unit->slot];
-    const uint64_t *keys = column->keys + column->begin[unit->entry_begin];
-    uint32_t n = unit->end - unit->begin, n_places = plan->n_places, n_domains = plan->store->n_domains;
+    uint32_t n_places = plan->n_places, n_domains = plan->store->n_domains;
     uint32_t *of_unit = fr_plan_at(plan, index);
     memset(at, 0, n_places * sizeof(*at));
-    for (uint32_t i = 0; i < n; i++) {
-        hashes[i] = fr_order_hash(&plan->store->order, keys[i]);
-        at[place_of(n_domains, &keys[i], hashes[i])]++;
+    for (uint32_t i = unit->first_part; i < unit->end_part; i++) {
+        const struct plan_part *part = &plan->parts[i];
+        const struct fr_column *column = &plan->batch->columns[part->slot];
+        const uint64_t *keys = column->keys + column->begin[part->entry_begin];
+        for (uint32_t o = 0; o < part->end - part->begin; o++, hashes++) {
+            *hashes = fr_order_hash(&plan->store->order, keys[o]);
+            at[place_of(n_domains, &keys[o], *hashes)]++;
+        }
     }
     of_unit[0] = unit->begin;
     for (uint32_t p = 0; p < n_places; p++) {
@@ -184,21 +203,18 @@ static void divide_unit(const struct fr_plan *plan, size_t index, uint64_t *hash
     }
 }
 
-static void scatter_unit(void *context, size_t index, size_t worker)
+/* Writes the records of a part, whose occurrences have these hashes. */
+static void scatter_part(const struct fr_plan *plan, const struct plan_part *part, const uint64_t *hash, uint32_t *at)
 {
-    struct fr_plan *plan = context;
-    const struct plan_unit *unit = &plan->units[index];
-    const struct fr_store_slot *slot = &plan->store->slots[unit->slot];
-    const struct fr_column *column = &plan->batch->columns[unit->slot];
+    const struct fr_store_slot *slot = &plan->store->slots[part->slot];
+    const struct fr_column *column = &plan->batch->columns[part->slot];
     /* of any domain: gate and name are the same in all of them */
     const struct fr_table *table = &plan->store->tables[slot->table];
     struct plan_record *records = plan->tables[slot->table].records;
     bool coins = slot->admit && table->spec.gate.memory == FR_GATE_NOTHING;
-    uint32_t base = plan->slot_base[unit->slot], n_domains = plan->store->n_domains, at[PLACES_MAX];
+    uint32_t base = plan->slot_base[part->slot], n_domains = plan->store->n_domains;
     uint32_t trained = OCC_TRAINS | (slot->admit ? OCC_COUNTS : 0) | (slot->touch ? OCC_TOUCHES : 0);
-    const uint64_t *hash = plan->workers[worker].hashes;
-    divide_unit(plan, index, plan->workers[worker].hashes, at);
-    for (uint32_t i = unit->entry_begin; i < unit->entry_end; i++) {
+    for (uint32_t i = part->entry_begin; i < part->entry_end; i++) {
         bool trains = column->shared ? plan->groups[i].n_trained > 0 : plan->batch->role[i] == FR_ROLE_TRAIN;
         uint32_t entry = i | (column->shared ? OCC_SHARED : 0) | (trains ? trained : 0);
         for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++, hash++) {
@@ -206,6 +222,19 @@ static void scatter_unit(void *context, size_t index, size_t worker)
             records[at[place_of(n_domains, &column->keys[o], *hash)]++] =
                 (struct plan_record){.hash = *hash, .occurrence = base + o, .entry = entry | falls};
         }
+    }
+}
+
+static void scatter_unit(void *context, size_t index, size_t worker)
+{
+    struct fr_plan *plan = context;
+    const struct plan_unit *unit = &plan->units[index];
+    const uint64_t *hashes = plan->workers[worker].hashes;
+    uint32_t at[PLACES_MAX];
+    divide_unit(plan, index, plan->workers[worker].hashes, at);
+    for (uint32_t i = unit->first_part; i < unit->end_part; i++) {
+        scatter_part(plan, &plan->parts[i], hashes, at);
+        hashes += plan->parts[i].end - plan->parts[i].begin;
     }
 }
 
@@ -217,7 +246,7 @@ static void place_keys(struct fr_plan *plan)
         struct plan_place *places = plan->tables[t].places;
         for (uint32_t p = 0; p <= plan->n_places; p++)
             places[p].begin = 0;
-        for (uint32_t u = plan->tables[t].first_unit; u != PLAN_NO_UNIT; u = plan->units[u].next) {
+        for (uint32_t u = plan->tables[t].first_unit; u < plan->tables[t].end_unit; u++) {
             const uint32_t *at = fr_plan_at(plan, u);
             for (uint32_t p = 0; p < plan->n_places; p++)
                 places[p + 1].begin += at[p + 1] - at[p];
@@ -269,7 +298,7 @@ static uint32_t gather_keys(const struct fr_plan *plan, const struct plan_table 
     for (; size < 2 * n; size *= 2)
         bits++;
     memset(heads, UINT8_MAX, size * sizeof(*heads));
-    for (uint32_t u = table->first_unit; u != PLAN_NO_UNIT; u = plan->units[u].next) {
+    for (uint32_t u = table->first_unit; u < table->end_unit; u++) {
         const uint32_t *of_unit = fr_plan_at(plan, u) + p;
         uint32_t end = of_unit[1];
         for (uint32_t r = of_unit[0]; r < end; r++) {

@@ -113,6 +113,7 @@ static void remember_key(const struct resolve *r, const struct plan_key *key, st
     undo->flags = entry->flags;
     undo->reason = entry->reason;
     undo->recent = entry->recent;
+    undo->planned = entry->planned;
     if (key->number & FR_LIGHT) {
         undo->seen_ms = fr_entries_light(&r->shard->entries, key->number)->seen_ms;
         undo->count = fr_entries_light(&r->shard->entries, key->number)->count;
@@ -239,14 +240,17 @@ static void list_occurrences(const struct fr_plan *plan, uint32_t t, uint32_t p)
     uint32_t *occ = plan->rows->tables[t].occ, *occ_from = plan->rows->tables[t].occ_from;
     uint8_t *occ_lane = plan->rows->tables[t].occ_lane;
     struct plan_key *keys = table->keys + table->places[p].begin;
-    for (uint32_t i = table->first_unit; i != PLAN_NO_UNIT; i = plan->units[i].next) {
+    for (uint32_t i = table->first_unit; i < table->end_unit; i++) {
         const struct plan_unit *unit = &plan->units[i];
+        const struct plan_part *part = &plan->parts[unit->first_part];
         const uint32_t *at = fr_plan_at(plan, i) + p;
         for (uint32_t r = at[0]; r < at[1]; r++) {
             const struct plan_record *record = &table->records[r];
             uint32_t place = keys[table->record_keys[r]].n_occurrences++;
+            while (record->occurrence >= part->end) /* a place's records have the order of the parts */
+                part++;
             occ[place] = record->occurrence;
-            occ_from[place] = unit->ordinal << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
+            occ_from[place] = part->ordinal << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
             if (occ_lane)
                 occ_lane[place] = (uint8_t)unit->lane;
         }
@@ -297,7 +301,7 @@ static void number_unit(void *context, size_t index, size_t worker)
 {
     (void)worker;
     struct fr_plan *plan = context;
-    uint32_t t = (uint32_t)plan->store->slots[plan->units[index].slot].table;
+    uint32_t t = plan->units[index].table;
     const struct plan_table *table = &plan->tables[t];
     const uint32_t *at = fr_plan_at(plan, index);
     uint32_t *unique_of = plan->rows->tables[t].unique_of;
@@ -356,6 +360,16 @@ void fr_plan_list(struct fr_plan *plan, struct fr_rows *rows)
     plan->rows = NULL;
 }
 
+/* Notes that the plan has the row, and whether the plan before has it, too: the step of that batch
+ * changes the row. As few bits of the plans' numbers are kept, some rows are late that the step does
+ * not change, which costs time only. */
+static void mark_planned(const struct fr_plan *plan, struct plan_key *key, struct fr_entry *entry)
+{
+    uint32_t bits = (1u << FR_PLANNED_BITS) - 1;
+    key->late = plan->follows && !key->made && entry->planned == ((plan->store->plans - 1) & bits);
+    entry->planned = plan->store->plans & bits;
+}
+
 static void resolve_only(void *context, size_t index, size_t worker)
 {
     (void)worker;
@@ -367,11 +381,15 @@ static void resolve_only(void *context, size_t index, size_t worker)
     if (place->n_unique == 0)
         return;
     resolve_place(plan, t, p);
-    const struct plan_key *keys = plan->tables[t].keys + place->begin;
+    struct plan_key *keys = plan->tables[t].keys + place->begin;
     const struct fr_entries *entries = &fr_plan_shard(plan, t, p)->entries;
-    for (uint32_t u = 0; u < place->n_unique; u++)
-        if (!(keys[u].number & FR_LIGHT) && keys[u].made)
+    for (uint32_t u = 0; u < place->n_unique; u++) {
+        if (keys[u].number & FR_LIGHT)
+            continue;
+        mark_planned(plan, &keys[u], &fr_entries_live(entries, keys[u].number)->entry);
+        if (keys[u].made)
             add_made(&made, fr_order_key(&plan->store->order, keys[u].hash), fr_entries_row(entries, keys[u].number));
+    }
     give_first_values(&made);
 }
 
@@ -418,7 +436,8 @@ static void undo_key(struct fr_shard *shard, const struct plan_key *key, const s
                                .state = undo->state,
                                .flags = undo->flags,
                                .reason = undo->reason,
-                               .recent = undo->recent};
+                               .recent = undo->recent,
+                               .planned = undo->planned};
     if (undo->state == FR_ENTRY_LIVE) {
         fr_entries_live(&shard->entries, number)->head = undo->head;
     } else {

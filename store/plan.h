@@ -34,7 +34,7 @@ struct plan_key {
     bool made;   /* this plan created the row */
     bool asked;  /* the cold store was asked for the key ahead of the plan */
     bool absent; /* it is certain that the index has no entry of the key */
-    bool late;   /* of several ranks: the step of the batch before changes the row */
+    bool late;   /* of several ranks: the step of the batch before may change the row */
 };
 
 /* Images that the cold store returned for keys of a shard. */
@@ -57,7 +57,8 @@ struct plan_undo {
     /* as in struct fr_entry */
     uint32_t changed;
     uint8_t state; /* 0: there was no entry */
-    uint8_t flags, reason, recent;
+    uint8_t flags, reason;
+    uint8_t recent : 3, planned : FR_PLANNED_BITS;
     union {
         struct fr_row_head head; /* of a live entry */
         struct {
@@ -68,14 +69,19 @@ struct plan_undo {
 };
 _Static_assert(sizeof(struct plan_undo) == 32, "half a cache line");
 
-struct plan_unit {
+/* Entries of one slot in one lane. */
+struct plan_part {
     uint32_t slot, entry_begin, entry_end;
-    uint32_t lane;
-    uint32_t ordinal;    /* number of the unit's slot among the table's slots */
-    uint32_t next;       /* next unit of the table; PLAN_NO_UNIT: this is the last */
+    uint32_t ordinal;    /* number of the slot among the table's slots */
+    uint32_t begin, end; /* occurrences */
+};
+
+/* Parts of a table that one worker scatters together: those of one lane that follow each other. */
+struct plan_unit {
+    uint32_t table, lane;
+    uint32_t first_part, end_part;
     uint32_t begin, end; /* the unit's records among the table's */
 };
-#define PLAN_NO_UNIT UINT32_MAX
 
 struct shard_before { /* a shard's numbers from before the plan, for undo */
     size_t n_dirty;
@@ -93,6 +99,7 @@ struct plan_place {
     uint32_t begin; /* of its keys, and of its occurrences in struct fr_rows */
     uint32_t n_unique, unique_begin;
     struct shard_before before; /* valid if the place has keys */
+    uint32_t moved;             /* of several ranks: fr_entries_moved when the rows were listed */
     struct fr_sketch_log sketched;
     struct plan_fetched fetched;
 };
@@ -101,7 +108,7 @@ struct plan_place {
 struct plan_table {
     uint32_t n_occurrences;
     uint32_t n_slots;
-    uint32_t first_unit, last_unit;
+    uint32_t first_unit, end_unit;
     size_t capacity;
     struct plan_record *records; /* [n_occurrences], by unit, and by place within a unit */
     uint32_t *record_keys;       /* [as records], number of each record's key within the place */
@@ -119,8 +126,10 @@ struct fr_plan {
     struct fr_store *store;
     uint32_t n_places;         /* of each table: n_domains * FR_SHARDS */
     struct plan_table *tables; /* [n_configured] */
-    size_t n_units, capacity_units;
-    struct plan_unit *units;
+    uint32_t n_parts, n_units;
+    size_t capacity_parts, capacity_units;
+    struct plan_part *parts; /* of the units, unit by unit */
+    struct plan_unit *units; /* table by table, lane by lane */
     /* [n_units * (n_places + 1)]: the records of place p of unit u are at[p] .. at[p + 1] of the
      * unit's part (fr_plan_at) */
     uint32_t *at;
@@ -135,6 +144,7 @@ struct fr_plan {
     uint32_t *slot_ordinal;    /* [n_slots] number of the slot among its table's slots */
     bool ahead;                /* the batch was looked at before it was planned */
     bool alone;                /* one thread works alone, without the pool */
+    bool follows;              /* of several ranks: the batch of the plan before is not stepped yet */
     struct fr_home_list *home; /* of several ranks: the keys as a list (ranks.c); NULL: none yet */
     /* The call in progress. */
     const struct fr_batch *batch;
@@ -163,6 +173,7 @@ void fr_plan_reserve_heads(struct fr_plan *plan, size_t records_max);
 void fr_plan_reserve_hashes(struct fr_plan *plan, size_t unit_max);
 void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups);
 void fr_plan_reserve_samples(struct fr_plan *plan, uint32_t n_samples);
+void fr_plan_add_part(struct fr_plan *plan, struct plan_part part);
 void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit);
 /* Makes room for where the records of all units lie. */
 void fr_plan_reserve_at(struct fr_plan *plan);

@@ -60,6 +60,7 @@ void fr_plan_free(struct fr_plan *plan)
     free(plan->groups);
     free(plan->clicks);
     free(plan->tables);
+    free(plan->parts);
     free(plan->units);
     free(plan->at);
     free(plan);
@@ -68,8 +69,9 @@ void fr_plan_free(struct fr_plan *plan)
 size_t fr_plan_bytes(const struct fr_plan *plan)
 {
     size_t bytes =
-        plan->capacity_units * sizeof(*plan->units) + plan->capacity_at * sizeof(*plan->at) +
-        plan->capacity_groups * sizeof(*plan->groups) + plan->capacity_samples * sizeof(*plan->clicks) +
+        plan->capacity_parts * sizeof(*plan->parts) + plan->capacity_units * sizeof(*plan->units) +
+        plan->capacity_at * sizeof(*plan->at) + plan->capacity_groups * sizeof(*plan->groups) +
+        plan->capacity_samples * sizeof(*plan->clicks) +
         plan->n_workers * (plan->capacity_heads * sizeof(uint32_t) + plan->capacity_hashes * sizeof(uint64_t));
     for (uint32_t t = 0; t < plan->store->n_configured; t++) {
         bytes += plan->tables[t].capacity *
@@ -204,6 +206,15 @@ void fr_plan_reserve_samples(struct fr_plan *plan, uint32_t n_samples)
     plan->clicks = fr_alloc(plan->capacity_samples, sizeof(*plan->clicks));
 }
 
+void fr_plan_add_part(struct fr_plan *plan, struct plan_part part)
+{
+    if (plan->n_parts == plan->capacity_parts) {
+        plan->capacity_parts = roomy(plan->n_parts);
+        plan->parts = fr_realloc(plan->parts, plan->capacity_parts, sizeof(*plan->parts));
+    }
+    plan->parts[plan->n_parts++] = part;
+}
+
 void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit)
 {
     if (plan->n_units == plan->capacity_units) {
@@ -215,7 +226,7 @@ void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit)
 
 void fr_plan_reserve_at(struct fr_plan *plan)
 {
-    size_t need = plan->n_units * (plan->n_places + 1);
+    size_t need = (size_t)plan->n_units * (plan->n_places + 1);
     if (need <= plan->capacity_at)
         return;
     plan->capacity_at = roomy(need);

@@ -1,7 +1,8 @@
 /* See store/ranks.h.
  *
- * Messages: of keys, u32 tables, u32 places of each, then for each table u32 keys of each place,
- * then the keys, table by table, place by place (struct fr_key_wire). Of rows: u32 keys, u32 0,
+ * Messages: of keys, u32 tables, u32 places of each, u32 wide keys, u32 0, then for each table u32
+ * keys of each place, then the keys, table by table, place by place (struct fr_key_wire), then the
+ * numbers of the wide ones (struct fr_key_numbers). Of rows: u32 keys, u32 0,
  * one byte for each key (ROW_*), padded to a multiple of 4, then the values of the keys that have
  * some and are not late. Of late rows: their values, in the order of the keys.
  *
@@ -16,7 +17,7 @@
 #include "plan.h"
 
 enum { ROW_THERE = 1, ROW_MADE = 2, ROW_LATE = 4 };
-enum { CLICK_PARTS = 1 << 20 };
+enum { CLICK_PARTS = 1 << 20, WIRE_NUMBER_MAX = (1 << (32 - FR_KEY_WIRE_FLAG_BITS)) - 1 };
 
 static uint32_t first_place(struct fr_domains domains)
 {
@@ -38,29 +39,63 @@ void fr_store_gather(struct fr_store *store, const struct fr_batch *batch, struc
     fr_plan_list(store->gathered, rows);
 }
 
+/* Returns what is sent of a key; its numbers are `wide`, number n_wide of such, if they are too
+ * large. */
+static struct fr_key_wire wire_of(uint64_t key, const struct plan_key *of, uint32_t n_wide, struct fr_key_numbers *wide)
+{
+    uint32_t flags = (of->trained ? FR_KEY_WIRE_TRAINED : 0) | (of->fell ? FR_KEY_WIRE_FELL : 0);
+    *wide = (struct fr_key_numbers){of->n_counted, of->n_touched, (uint64_t)(of->clicks * CLICK_PARTS)};
+    if (wide->counted > UINT16_MAX || wide->touched > UINT16_MAX || wide->clicks > WIRE_NUMBER_MAX)
+        return (struct fr_key_wire){.key = key, .numbers = n_wide << FR_KEY_WIRE_FLAG_BITS | FR_KEY_WIRE_WIDE | flags};
+    return (struct fr_key_wire){.key = key,
+                                .counted = (uint16_t)wide->counted,
+                                .touched = (uint16_t)wide->touched,
+                                .numbers = (uint32_t)wide->clicks << FR_KEY_WIRE_FLAG_BITS | flags};
+}
+
+/* Returns how many keys of a plan the domains have. */
+static size_t count_keys(const struct fr_plan *plan, struct fr_domains domains)
+{
+    size_t n = 0;
+    for (uint32_t t = 0; t < plan->store->n_configured; t++)
+        for (uint32_t p = first_place(domains); p < first_place(domains) + n_places(domains); p++)
+            n += plan->tables[t].places[p].n_unique;
+    return n;
+}
+
 void fr_store_put_keys(const struct fr_store *store, struct fr_domains domains, struct fr_buffer *out)
 {
     const struct fr_plan *plan = store->gathered;
-    uint32_t first = first_place(domains), n = n_places(domains);
+    uint32_t first = first_place(domains), n = n_places(domains), n_wide = 0;
+    size_t wide_at = out->size + 2 * sizeof(uint32_t);
+    struct fr_buffer wide = {0};
     fr_put_u32(out, store->n_configured);
     fr_put_u32(out, n);
+    fr_put_u64(out, 0);
     for (uint32_t t = 0; t < store->n_configured; t++)
         for (uint32_t p = first; p < first + n; p++)
             fr_put_u32(out, plan->tables[t].places[p].n_unique);
+    size_t bytes = count_keys(plan, domains) * sizeof(struct fr_key_wire);
+    uint8_t *to = fr_buffer_reserve(out, bytes);
+    out->size += bytes;
     for (uint32_t t = 0; t < store->n_configured; t++)
         for (uint32_t p = first; p < first + n; p++) {
             const struct plan_place *place = &plan->tables[t].places[p];
             const struct plan_key *keys = plan->tables[t].keys + place->begin;
-            for (uint32_t u = 0; u < place->n_unique; u++) {
-                struct fr_key_wire wire = {.key = fr_order_key(&store->order, keys[u].hash),
-                                           .counted = keys[u].n_counted,
-                                           .touched = keys[u].n_touched,
-                                           .clicks = (int64_t)(keys[u].clicks * CLICK_PARTS),
-                                           .flags = (keys[u].trained ? FR_KEY_WIRE_TRAINED : 0) |
-                                                    (keys[u].fell ? FR_KEY_WIRE_FELL : 0)};
-                fr_buffer_append(out, &wire, sizeof(wire));
+            for (uint32_t u = 0; u < place->n_unique; u++, to += sizeof(struct fr_key_wire)) {
+                struct fr_key_numbers numbers;
+                struct fr_key_wire wire =
+                    wire_of(fr_order_key(&store->order, keys[u].hash), &keys[u], n_wide, &numbers);
+                memcpy(to, &wire, sizeof(wire));
+                if (!(wire.numbers & FR_KEY_WIRE_WIDE))
+                    continue;
+                fr_buffer_append(&wide, &numbers, sizeof(numbers));
+                n_wide++;
             }
         }
+    memcpy(out->data + wide_at, &n_wide, sizeof(n_wide));
+    fr_buffer_append(out, wide.data, wide.size);
+    fr_buffer_release(&wide);
 }
 
 void fr_store_sent_ranges(const struct fr_store *store, struct fr_domains domains, struct fr_unique_range *ranges)
@@ -107,10 +142,7 @@ enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domain
 {
     const struct fr_plan *plan = store->gathered;
     uint32_t first = first_place(domains), n = n_places(domains);
-    size_t n_keys = 0;
-    for (uint32_t t = 0; t < store->n_configured; t++)
-        for (uint32_t p = first; p < first + n; p++)
-            n_keys += plan->tables[t].places[p].n_unique;
+    size_t n_keys = count_keys(plan, domains);
     struct fr_reader reader = {.at = in.data, .end = in.data + in.size};
     struct fr_reader late = {.at = late_in.data, .end = late_in.size ? late_in.data + late_in.size : late_in.data};
     if ((uintptr_t)in.data % sizeof(float) != 0 || (uintptr_t)late_in.data % sizeof(float) != 0)
@@ -139,7 +171,10 @@ enum fr_status fr_store_take_rows(const struct fr_store *store, struct fr_domain
 /* A message of keys whose counts were checked. */
 struct sent {
     const uint8_t *counts; /* [tables, places] u32 */
-    const struct fr_key_wire *keys;
+    const uint8_t *keys;   /* struct fr_key_wire, perhaps not aligned */
+    const uint8_t *wide;   /* [n_wide] struct fr_key_numbers, perhaps not aligned */
+    uint32_t n_wide;
+    _Atomic bool bad; /* set while keys are merged: one of them is impossible */
 };
 
 static uint32_t count_at(const struct sent *sent, size_t index)
@@ -154,36 +189,27 @@ static enum fr_status bad_keys(struct fr_err *err, uint32_t rank, const char *wh
     return fr_err_set(err, FR_E_CORRUPT, "the keys that rank %" PRIu32 " sent are no message of keys: %s", rank, what);
 }
 
-/* Checks a message and adds its counts to the places of the plan. */
+/* Finds the parts of a message, whose sizes it checks, and not yet the keys. */
 static enum fr_status read_message(const struct fr_store *store, struct fr_domains domains, uint32_t rank,
                                    struct fr_bytes in, struct sent *out, struct fr_err *err)
 {
     struct fr_reader reader = {.at = in.data, .end = in.data + in.size};
-    uint32_t n = n_places(domains);
-    if (fr_take_u32(&reader) != store->n_configured || fr_take_u32(&reader) != n || reader.failed)
+    if (fr_take_u32(&reader) != store->n_configured || fr_take_u32(&reader) != n_places(domains))
         return bad_keys(err, rank, "other tables or domains");
-    size_t cells = (size_t)store->n_configured * n, total = 0;
+    out->n_wide = fr_take_u32(&reader);
+    if (fr_take_u32(&reader) != 0 || reader.failed)
+        return bad_keys(err, rank, "it ends within its head, or has another");
+    size_t cells = (size_t)store->n_configured * n_places(domains), total = 0;
     out->counts = fr_take(&reader, cells * sizeof(uint32_t));
     if (!out->counts)
         return bad_keys(err, rank, "it ends within the counts");
     for (size_t i = 0; i < cells; i++)
         total += count_at(out, i);
-    size_t left = (size_t)(reader.end - reader.at);
-    if (left / sizeof(struct fr_key_wire) != total || left % sizeof(struct fr_key_wire) != 0)
+    out->keys = fr_take(&reader, total * sizeof(struct fr_key_wire));
+    out->wide = fr_take(&reader, out->n_wide * sizeof(struct fr_key_numbers));
+    if (!out->keys || !out->wide || reader.at != reader.end)
         return bad_keys(err, rank, "its size is not that of its keys");
-    out->keys = (const struct fr_key_wire *)(const void *)reader.at;
-    size_t at = 0;
-    for (uint32_t t = 0; t < store->n_configured; t++)
-        for (uint32_t p = 0; p < n; p++)
-            for (uint32_t end = count_at(out, (size_t)t * n + p), i = 0; i < end; i++, at++) {
-                struct fr_key_wire key;
-                memcpy(&key, out->keys + at, sizeof(key));
-                uint64_t hash = fr_order_hash(&store->order, key.key);
-                uint32_t place = fr_key_domain(key.key, store->n_domains) * FR_SHARDS + (uint32_t)fr_shard_of(hash);
-                if (place != first_place(domains) + p || key.clicks < 0 || key.zero != 0 ||
-                    key.flags > (FR_KEY_WIRE_TRAINED | FR_KEY_WIRE_FELL))
-                    return bad_keys(err, rank, "a key lies in another place, or its numbers are impossible");
-            }
+    out->bad = false;
     return FR_OK;
 }
 
@@ -191,7 +217,7 @@ static enum fr_status read_message(const struct fr_store *store, struct fr_domai
 struct merge {
     struct fr_plan *plan;
     struct fr_domains domains;
-    const struct sent *sent; /* [ranks] */
+    struct sent *sent; /* [ranks] */
     uint32_t n_ranks;
     const size_t *first; /* [ranks, tables, places] the rank's first key of a place */
 };
@@ -214,13 +240,22 @@ struct fr_home_list {
     uint32_t **merged;     /* [tables, ranks] */
 };
 
-static void add_key(struct plan_key *key, const struct fr_key_wire *wire)
+/* Adds what a rank sent of a key. */
+static void add_key(struct plan_key *key, const struct fr_key_wire *wire, struct sent *sent)
 {
-    key->n_counted += wire->counted;
-    key->n_touched += wire->touched;
-    key->clicks += (double)wire->clicks / CLICK_PARTS;
-    key->trained |= wire->flags & FR_KEY_WIRE_TRAINED;
-    key->fell |= (wire->flags & FR_KEY_WIRE_FELL) != 0;
+    struct fr_key_numbers numbers = {wire->counted, wire->touched, wire->numbers >> FR_KEY_WIRE_FLAG_BITS};
+    if (wire->numbers & FR_KEY_WIRE_WIDE) {
+        uint32_t at = wire->numbers >> FR_KEY_WIRE_FLAG_BITS;
+        if (at < sent->n_wide)
+            memcpy(&numbers, sent->wide + at * sizeof(numbers), sizeof(numbers));
+        else
+            sent->bad = true;
+    }
+    key->n_counted += numbers.counted;
+    key->n_touched += numbers.touched;
+    key->clicks += (double)numbers.clicks / CLICK_PARTS;
+    key->trained |= wire->numbers & FR_KEY_WIRE_TRAINED;
+    key->fell |= (wire->numbers & FR_KEY_WIRE_FELL) != 0;
 }
 
 /* Empties a find-or-add table for at most n keys; returns the bits of its size. */
@@ -257,18 +292,21 @@ static void merge_place(void *context, size_t index, size_t worker)
     place->n_unique = 0;
     place->fetched.n = 0;
     for (uint32_t r = 0; r < merge->n_ranks; r++) {
-        const struct sent *sent = &merge->sent[r];
+        struct sent *sent = &merge->sent[r];
         size_t first = merge->first[r * n * (size_t)plan->store->n_configured + index];
         for (uint32_t count = count_at(sent, index), i = 0; i < count; i++) {
             struct fr_key_wire wire;
-            memcpy(&wire, sent->keys + first + i, sizeof(wire));
+            memcpy(&wire, sent->keys + (first + i) * sizeof(wire), sizeof(wire));
             uint64_t hash = fr_order_hash(&plan->store->order, wire.key);
+            uint32_t domain = fr_key_domain(wire.key, plan->store->n_domains);
+            if (domain * FR_SHARDS + fr_shard_of(hash) != first_place(merge->domains) + p)
+                sent->bad = true;
             uint32_t *head = find_head(heads, bits, keys, hash);
             if (*head == UINT32_MAX) {
                 *head = place->n_unique;
                 keys[place->n_unique++] = (struct plan_key){.hash = hash};
             }
-            add_key(&keys[*head], &wire);
+            add_key(&keys[*head], &wire, sent);
             *merged++ = *head;
         }
     }
@@ -340,19 +378,22 @@ void fr_plan_free_home(struct fr_home_list *home)
 /* Lists the rows of a place. */
 static void list_rows(const struct fr_plan *plan, uint32_t t, uint32_t p)
 {
-    const struct plan_place *place = &plan->tables[t].places[p];
+    struct plan_place *place = &plan->tables[t].places[p];
     const struct plan_key *keys = plan->tables[t].keys + place->begin;
     const struct fr_entries *entries = &fr_plan_shard(plan, t, p)->entries;
     float **rows = plan->home->rows.tables[t].rows + place->unique_begin;
+    place->moved = fr_entries_moved(entries);
     for (uint32_t u = 0; u < place->n_unique; u++)
         rows[u] = keys[u].number & FR_LIGHT ? NULL : fr_entries_row(entries, keys[u].number);
 }
 
-/* Checks the messages of all ranks. */
-static enum fr_status read_messages(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
-                                    uint32_t n_ranks, struct fr_err *err)
+/* Reads the messages of all ranks and merges their keys into a plan, whose scratch is changed after
+ * an error, too. */
+static enum fr_status merge_messages(struct fr_store *store, struct fr_plan *plan, struct fr_domains domains,
+                                     const struct fr_bytes *in, uint32_t n_ranks, struct fr_err *err)
 {
     size_t total = 0;
+    store->looked = NULL;
     store->sent = fr_realloc(store->sent, n_ranks, sizeof(*store->sent));
     for (uint32_t r = 0; r < n_ranks; r++) {
         enum fr_status status = read_message(store, domains, r, in[r], &store->sent[r], err);
@@ -362,75 +403,62 @@ static enum fr_status read_messages(struct fr_store *store, struct fr_domains do
     }
     if (total > OCC_ENTRY * (size_t)8)
         return fr_err_set(err, FR_E_LIMIT, "%zu keys in one batch; lower ingest.batch_size", total);
-    return FR_OK;
-}
-
-/* Plans the keys of the messages that were read. */
-static void resolve(struct fr_store *store, struct fr_domains domains, uint32_t n_ranks, int64_t watermark_ms)
-{
-    struct fr_plan *plan = store->plan;
     struct merge merge = {.plan = plan, .domains = domains, .sent = store->sent, .n_ranks = n_ranks};
-    store->looked = NULL;
-    store->resolved = domains;
-    plan->watermark_ms = watermark_ms;
     lay_out(plan, &merge);
     struct fr_home_list *home = reserve_home(plan, n_ranks);
     find_first_keys(&merge, home->first);
     merge.first = home->first;
     fr_pool_run(store->pool, (size_t)store->n_configured * n_places(domains), merge_place, &merge);
-    fr_plan_resolve(plan);
+    for (uint32_t r = 0; r < n_ranks; r++)
+        if (store->sent[r].bad)
+            return bad_keys(err, r, "a key lies in another place, or its numbers are missing");
+    return FR_OK;
+}
+
+/* Plans the keys that were merged into store->plan. */
+static void resolve(struct fr_store *store, struct fr_domains domains, int64_t watermark_ms, bool follows)
+{
+    store->resolved = domains;
+    store->plan->watermark_ms = watermark_ms;
+    store->plan->follows = follows;
+    fr_plan_resolve(store->plan);
 }
 
 enum fr_status fr_store_resolve(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                 uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err)
 {
-    enum fr_status status = read_messages(store, domains, in, n_ranks, err);
+    store->undoable = 0;
+    enum fr_status status = merge_messages(store, store->plan, domains, in, n_ranks, err);
     if (status != FR_OK)
         return status;
-    resolve(store, domains, n_ranks, watermark_ms);
+    resolve(store, domains, watermark_ms, false);
     store->undoable = 1;
     return FR_OK;
 }
 
-/* Marks the keys of a place whose rows the plan before has, too, because the step of its batch
- * changes them. Lists the rows of that plan again: rows made since may have moved them. */
-static void follow_place(void *context, size_t index, size_t worker)
+/* Lists the rows of the plan before again where rows made since have moved them. */
+static void follow_moves(const struct fr_store *store)
 {
-    const struct fr_store *store = context;
-    uint32_t n = n_places(store->resolved), t = (uint32_t)(index / n);
-    uint32_t p = first_place(store->resolved) + (uint32_t)(index % n);
-    const struct plan_place *place = &store->plan->tables[t].places[p];
-    const struct plan_place *before = &store->ahead->tables[t].places[p];
-    struct plan_key *keys = store->plan->tables[t].keys + place->begin;
-    const struct plan_key *keys_before = store->ahead->tables[t].keys + before->begin;
-    uint32_t *heads = store->plan->workers[worker].heads;
-    list_rows(store->ahead, t, p);
-    uint32_t bits = clear_heads(heads, before->n_unique);
-    for (uint32_t u = 0; u < before->n_unique; u++)
-        if (!(keys_before[u].number & FR_LIGHT))
-            *find_head(heads, bits, keys_before, keys_before[u].hash) = u;
-    for (uint32_t u = 0; u < place->n_unique; u++)
-        keys[u].late = *find_head(heads, bits, keys_before, keys[u].hash) != UINT32_MAX;
+    uint32_t first = first_place(store->resolved), end = first + n_places(store->resolved);
+    for (uint32_t t = 0; t < store->n_configured; t++)
+        for (uint32_t p = first; p < end; p++)
+            if (store->ahead->tables[t].places[p].moved !=
+                fr_entries_moved(&fr_plan_shard(store->ahead, t, p)->entries))
+                list_rows(store->ahead, t, p);
 }
 
 enum fr_status fr_store_resolve_next(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                      uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err)
 {
-    uint32_t most = 0, first = first_place(domains);
     FR_CHECK(store->undoable > 0 && store->plan->home);
-    enum fr_status status = read_messages(store, domains, in, n_ranks, err);
+    store->undoable = 1; /* the scratch of the plan before the last is used */
+    enum fr_status status = merge_messages(store, store->ahead, domains, in, n_ranks, err);
     if (status != FR_OK)
         return status;
     fr_store_swap_plans(store);
-    resolve(store, domains, n_ranks, watermark_ms);
-    for (uint32_t t = 0; t < store->n_configured; t++)
-        for (uint32_t p = first; p < first + n_places(domains); p++) {
-            uint32_t n = store->ahead->tables[t].places[p].n_unique;
-            most = n > most ? n : most;
-        }
-    fr_plan_reserve_heads(store->plan, most);
-    fr_pool_run(store->pool, (size_t)store->n_configured * n_places(domains), follow_place, store);
-    store->undoable = store->undoable > 0 ? 2 : 1;
+    resolve(store, domains, watermark_ms, true);
+    follow_moves(store);
+    store->undoable = 2;
     return FR_OK;
 }
 

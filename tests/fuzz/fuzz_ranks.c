@@ -35,16 +35,17 @@ static void count(const struct fr_store *store, struct fr_store_counts *counts)
     }
 }
 
-/* Each key that the rank sent has the row that the store finds for it. The keys are the end of the
- * message. */
+/* Each key that the rank sent has the row that the store finds for it. The keys follow the counts of
+ * all places. */
 static void check_home(const struct scene_rank *home, struct fr_bytes message, uint32_t rank)
 {
     const struct fr_home_rows *rows = fr_store_home_rows(home->store);
     size_t sent = 0;
     for (uint32_t t = 0; t < SCENE_TABLES; t++)
         sent += rows->tables[t].n_sent[rank];
-    FR_CHECK(sent <= message.size / sizeof(struct fr_key_wire));
-    const uint8_t *at = message.data + message.size - sent * sizeof(struct fr_key_wire);
+    size_t head = 4 * sizeof(uint32_t), places = fr_load_u32(message.data + sizeof(uint32_t));
+    const uint8_t *at = message.data + head + SCENE_TABLES * places * sizeof(uint32_t);
+    FR_CHECK(at + sent * sizeof(struct fr_key_wire) <= message.data + message.size);
     for (uint32_t t = 0; t < SCENE_TABLES; t++)
         for (uint32_t i = 0; i < rows->tables[t].n_sent[rank]; i++, at += sizeof(struct fr_key_wire)) {
             uint64_t key = fr_load_u64(at);

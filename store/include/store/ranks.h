@@ -29,18 +29,22 @@
 #include "base/ranks.h"
 #include "store/store.h"
 
-/* What one rank sends of one key. */
+/* What one rank sends of one key. Few keys have numbers that are too large for it (WIDE): theirs are
+ * in a list at the end of the message, and `numbers` is where. */
 struct fr_key_wire {
     uint64_t key;
-    uint64_t counted, touched; /* trained occurrences that count for the gate; that touch */
-    int64_t clicks;            /* in parts of 2^-20 */
-    uint32_t flags;            /* FR_KEY_WIRE_* */
-    uint32_t zero;
+    uint16_t counted, touched; /* trained occurrences that count for the gate; that touch */
+    uint32_t numbers;          /* FR_KEY_WIRE_*, and above them clicks, in parts of 2^-20 */
 };
-_Static_assert(sizeof(struct fr_key_wire) == 40, "no padding: the struct is what travels");
+struct fr_key_numbers {
+    uint64_t counted, touched, clicks;
+};
+_Static_assert(sizeof(struct fr_key_wire) == 16 && sizeof(struct fr_key_numbers) == 24, "no padding: they travel");
 enum {
     FR_KEY_WIRE_TRAINED = 1, /* some occurrence is trained */
     FR_KEY_WIRE_FELL = 2,    /* the coin of some occurrence admits the key */
+    FR_KEY_WIRE_WIDE = 4,
+    FR_KEY_WIRE_FLAG_BITS = 3,
 };
 
 /* Finds the distinct keys of the batch, and fills `rows` except for the rows themselves, which are
@@ -52,12 +56,13 @@ void fr_store_put_keys(const struct fr_store *store, struct fr_domains domains, 
  * domains. */
 void fr_store_sent_ranges(const struct fr_store *store, struct fr_domains domains, struct fr_unique_range *ranges);
 /* Plans the keys that all ranks sent, for the domains of this rank. The messages are borrowed until
- * the last fr_store_put_rows of the plan. After an error nothing has changed. FR_E_CORRUPT: a
- * message cannot be read. FR_E_LIMIT: the messages have more keys than one plan can hold. */
+ * the last fr_store_put_rows of the plan. After an error no entry has changed, but the plan before
+ * cannot be undone. FR_E_CORRUPT: a message cannot be read. FR_E_LIMIT: the messages have more keys
+ * than one plan can hold. */
 enum fr_status fr_store_resolve(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                 uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err) FR_MUST_CHECK;
 /* Plans, as fr_store_resolve does, the batch after the one planned last, which was not stepped yet.
- * Both plans can be undone, the later one first. What fr_store_home_rows returned for the earlier
+ * Both plans can be undone, the later one first; after an error the earlier one. What fr_store_home_rows returned for the earlier
  * one stays valid. */
 enum fr_status fr_store_resolve_next(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                      uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err) FR_MUST_CHECK;
