@@ -1,9 +1,10 @@
 /* The part of the exchange that all back ends share: arguments are checked, the first error is
- * final, waits are measured. A gather is an exchange of the roll call's channel in which all parts
- * are the same. */
+ * final, waits are measured. A gather or vote is an exchange of a channel of its own in which all
+ * parts are the same. */
 #include "exchange/exchange.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,20 +64,27 @@ void fr_exchange_free(struct fr_exchange *exchange)
     free(exchange);
 }
 
+/* Guards the first error of each exchange, which two threads may meet. */
+static pthread_mutex_t failures = PTHREAD_MUTEX_INITIALIZER;
+
 /* Keeps the first error, and returns it from then on. */
 static enum fr_status conclude(struct fr_exchange *exchange, enum fr_status status, struct fr_err *err)
 {
-    if (status != FR_OK && exchange->failure.status == FR_OK)
+    if (status == FR_OK && !atomic_load(&exchange->failed))
+        return FR_OK;
+    pthread_mutex_lock(&failures);
+    if (!atomic_load(&exchange->failed))
         exchange->failure = *err;
-    if (exchange->failure.status != FR_OK)
-        *err = exchange->failure;
-    return exchange->failure.status;
+    atomic_store(&exchange->failed, true);
+    *err = exchange->failure;
+    pthread_mutex_unlock(&failures);
+    return err->status;
 }
 
 enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel channel, const struct fr_bytes *out,
                                 struct fr_err *err)
 {
-    if (exchange->failure.status != FR_OK)
+    if (atomic_load(&exchange->failed))
         return conclude(exchange, FR_OK, err);
     FR_CHECK(!exchange->in_flight[channel]);
     for (uint32_t r = 0; r < exchange->size; r++)
@@ -94,7 +102,7 @@ enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel ch
 enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel channel, struct fr_bytes *in,
                                    struct fr_err *err)
 {
-    if (exchange->failure.status != FR_OK)
+    if (atomic_load(&exchange->failed))
         return conclude(exchange, FR_OK, err);
     FR_CHECK(exchange->in_flight[channel]);
     uint64_t begin_ns = fr_mono_ns(fr_clock_system());
@@ -104,27 +112,39 @@ enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel
     return conclude(exchange, status, err);
 }
 
-enum fr_status fr_exchange_gather(struct fr_exchange *exchange, const void *mine, size_t size, void *all,
-                                  struct fr_err *err)
+static enum fr_status gather(struct fr_exchange *exchange, enum fr_channel channel, const void *mine, size_t size,
+                             void *all, struct fr_err *err)
 {
     struct fr_bytes parts[FR_RANKS_MAX];
     for (uint32_t r = 0; r < exchange->size; r++)
         parts[r] = (struct fr_bytes){mine, size};
-    enum fr_status status = fr_exchange_send(exchange, FR_CHANNEL_ROLL, parts, err);
+    enum fr_status status = fr_exchange_send(exchange, channel, parts, err);
     if (status == FR_OK)
-        status = fr_exchange_receive(exchange, FR_CHANNEL_ROLL, parts, err);
+        status = fr_exchange_receive(exchange, channel, parts, err);
     for (uint32_t r = 0; status == FR_OK && r < exchange->size; r++) {
         if (parts[r].size != size)
             return conclude(exchange,
                             fr_err_set(err, FR_E_MISMATCH,
                                        "rank %" PRIu32
-                                       " gives %zu bytes to a roll call of %zu: the ranks run different "
+                                       " gives %zu bytes to the exchange of %s, this rank %zu: the ranks run different "
                                        "versions of the program; start all of them with the same one",
-                                       r, parts[r].size, size),
+                                       r, parts[r].size, fr_channel_name(channel), size),
                             err);
         memcpy((uint8_t *)all + r * size, parts[r].data, size);
     }
     return status;
+}
+
+enum fr_status fr_exchange_gather(struct fr_exchange *exchange, const void *mine, size_t size, void *all,
+                                  struct fr_err *err)
+{
+    return gather(exchange, FR_CHANNEL_ROLL, mine, size, all, err);
+}
+
+enum fr_status fr_exchange_vote(struct fr_exchange *exchange, const void *mine, size_t size, void *all,
+                                struct fr_err *err)
+{
+    return gather(exchange, FR_CHANNEL_VOTES, mine, size, all, err);
 }
 
 void fr_exchange_stop(struct fr_exchange *exchange, int code)

@@ -34,7 +34,8 @@ struct box {
 struct member {
     struct fr_exchange exchange;
     struct fr_exchange_group *group;
-    uint64_t calls; /* of all kinds, for the fault */
+    uint64_t calls;        /* that the fault counts */
+    struct fr_err failure; /* that the deadline was over; status FR_OK: it was not */
     /* calls sent; written with the group's lock */
     _Atomic uint64_t sent[FR_CHANNELS];
     uint64_t received[FR_CHANNELS];   /* calls received */
@@ -52,9 +53,15 @@ struct fr_exchange_group {
     struct member members[];
 };
 
-static enum fr_status stopped(const struct fr_exchange_group *group, struct fr_err *err)
+/* Why a call cannot be made: this rank's deadline, whichever of its threads met it, or the end of
+ * the job by another rank. */
+static enum fr_status stopped(const struct member *member, struct fr_err *err)
 {
-    return fr_exchange_stopped(group->stopped_by, group->code, err);
+    const struct fr_exchange_group *group = member->group;
+    if (member->failure.status == FR_OK)
+        return fr_exchange_stopped(group->stopped_by, group->code, err);
+    *err = member->failure;
+    return err->status;
 }
 
 static void stop_locked(struct fr_exchange_group *group, uint32_t rank, int code)
@@ -76,11 +83,11 @@ static void stop(void *self, int code)
 }
 
 /* Returns false after the fault of this rank: the job has ended. */
-static bool survives_call(struct member *member)
+static bool survives_call(struct member *member, enum fr_channel channel)
 {
     struct fr_exchange_group *group = member->group;
     const struct fr_exchange_group_options *options = &group->options;
-    member->calls++;
+    member->calls += channel == FR_CHANNEL_VOTES || !options->fault_votes;
     if (options->fault_at == 0 || member->exchange.rank != options->fault_rank || member->calls < options->fault_at)
         return true;
     if (options->fault_code != 0)
@@ -108,11 +115,11 @@ static enum fr_status send(void *self, enum fr_channel channel, const struct fr_
         fr_buffer_append(&box->bytes, out[r].data, out[r].size);
     }
     pthread_mutex_lock(&group->lock);
-    bool survives = survives_call(member);
+    bool survives = survives_call(member, channel);
     box->sent_ns = fr_mono_ns(fr_clock_system());
     member->sent[channel] += survives;
     pthread_cond_broadcast(&group->changed);
-    enum fr_status status = survives ? FR_OK : stopped(group, err);
+    enum fr_status status = survives ? FR_OK : stopped(member, err);
     pthread_mutex_unlock(&group->lock);
     return status;
 }
@@ -171,13 +178,14 @@ static enum fr_status await(struct member *member, enum fr_channel channel, uint
         uint64_t now_ns = fr_mono_ns(fr_clock_system());
         uint64_t again_ns = look_again_ns(member, channel, call, now_ns, &missing);
         if (group->stopped)
-            return stopped(group, err);
+            return stopped(member, err);
         if (again_ns == 0)
             return FR_OK;
         if (again_ns == UINT64_MAX && now_ns >= deadline_ns) {
             enum fr_status status =
                 fr_exchange_missed(UINT64_C(1) << missing, channel, call + 1, now_ns - begin_ns, err);
             stop_locked(group, member->exchange.rank, 75);
+            member->failure = *err;
             return status;
         }
         struct timespec until = fr_clock_deadline((again_ns == UINT64_MAX ? deadline_ns : again_ns) - now_ns);
@@ -193,7 +201,7 @@ static enum fr_status receive(void *self, enum fr_channel channel, struct fr_byt
     uint64_t call = member->received[channel];
     spin(member, channel, call);
     pthread_mutex_lock(&group->lock);
-    enum fr_status status = survives_call(member) ? await(member, channel, call, err) : stopped(group, err);
+    enum fr_status status = survives_call(member, channel) ? await(member, channel, call, err) : stopped(member, err);
     pthread_mutex_unlock(&group->lock);
     if (status != FR_OK)
         return status;

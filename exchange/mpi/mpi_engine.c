@@ -1,7 +1,7 @@
 /* The plug-in freshet-mpi.so: the exchange over MPI. See exchange/mpi.h.
  *
  * One thread, `exchange`, makes all calls of MPI (MPI_THREAD_FUNNELED: several threads would cost
- * every call a lock). A channel belongs to the owner while it is at rest, and to that thread from a
+ * every call a lock). A channel belongs to its owner while it is at rest, and to that thread from a
  * send until all parts have come and gone; its state hands it over. Each channel has a
  * communicator, so channels never wait for each other.
  *
@@ -70,7 +70,7 @@ struct engine {
     uint64_t seen;       /* the thread's: the value of `wakes` when it slept last */
 
     _Atomic enum stage stage;
-    _Atomic bool waiting;   /* the owner is in receive */
+    atomic_int waiting;     /* threads of the owners that are in receive */
     _Atomic bool over;      /* an error or a stop: no function of MPI but MPI_Abort */
     _Atomic bool abort_now; /* the thread is to call MPI_Abort */
 
@@ -411,16 +411,16 @@ static enum fr_status receive(void *self, enum fr_channel number, struct fr_byte
     struct engine *engine = self;
     struct channel *channel = &engine->channels[number];
     uint64_t begin_ns = now_ns();
+    engine->waiting++;
     if (channel->state != AT_REST) {
         pthread_mutex_lock(&engine->lock);
-        engine->waiting = true;
         wake_locked(engine);
         pthread_mutex_unlock(&engine->lock);
         spin(engine, channel);
     }
     pthread_mutex_lock(&engine->lock);
     enum fr_status status = await_locked(engine, number, begin_ns, err);
-    engine->waiting = false;
+    engine->waiting--;
     pthread_mutex_unlock(&engine->lock);
     if (status == FR_OK)
         memcpy(in, channel->in, (size_t)engine->size * sizeof(*in));

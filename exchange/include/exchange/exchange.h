@@ -15,7 +15,8 @@
  *   FR_E_LIMIT        a part is larger than FR_EXCHANGE_PART_MAX.
  *   FR_E_MISMATCH     a rank gathers another number of bytes: it runs another version.
  *
- * Thread: one owner at a time makes all calls; fr_exchange_stop from any thread. */
+ * Thread: one owner at a time makes all calls, and another one at a time all fr_exchange_vote, also
+ * at once; fr_exchange_stop from any thread. */
 #ifndef FR_EXCHANGE_EXCHANGE_H
 #define FR_EXCHANGE_EXCHANGE_H
 
@@ -32,8 +33,10 @@ enum {
     FR_EXCHANGE_ALIGNED = 8,           /* bytes, if the sender's own parts are aligned so */
 };
 
-/* The roll call has a channel of its own, so that it can be made beside both exchanges. */
-#define FR_CHANNEL_LIST(CHANNEL) CHANNEL(KEYS, "keys"), CHANNEL(VALUES, "values"), CHANNEL(ROLL, "roll call")
+/* The roll call has a channel of its own, so that it can be made beside both exchanges, and so do
+ * the votes about epochs, which another thread makes. */
+#define FR_CHANNEL_LIST(CHANNEL)                                                                                       \
+    CHANNEL(KEYS, "keys"), CHANNEL(VALUES, "values"), CHANNEL(ROLL, "roll call"), CHANNEL(VOTES, "votes")
 #define FR_CHANNEL(name, text) FR_CHANNEL_##name
 enum fr_channel { FR_CHANNEL_LIST(FR_CHANNEL), FR_CHANNELS };
 #undef FR_CHANNEL
@@ -51,7 +54,7 @@ uint32_t fr_exchange_size(const struct fr_exchange *exchange);
 /* Gives out[r] to rank r, for all ranks r, this one included; data may be NULL if size is 0. The
  * parts are borrowed until fr_exchange_receive of the same channel returns, and this rank's own
  * part until the next fr_exchange_send of the channel, because it is not copied. Not
- * FR_CHANNEL_ROLL. */
+ * FR_CHANNEL_ROLL or FR_CHANNEL_VOTES. */
 enum fr_status fr_exchange_send(struct fr_exchange *exchange, enum fr_channel channel, const struct fr_bytes *out,
                                 struct fr_err *err) FR_MUST_CHECK;
 /* Waits for what all ranks sent with the call of the same number: in[r] is from rank r. The bytes
@@ -63,6 +66,9 @@ enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel
  * of ranks. The size is the same on all ranks. */
 enum fr_status fr_exchange_gather(struct fr_exchange *exchange, const void *mine, size_t size, void *all,
                                   struct fr_err *err) FR_MUST_CHECK;
+/* The same on FR_CHANNEL_VOTES. */
+enum fr_status fr_exchange_vote(struct fr_exchange *exchange, const void *mine, size_t size, void *all,
+                                struct fr_err *err) FR_MUST_CHECK;
 /* Ends the job for all ranks, with an exit code. The first call counts. */
 void fr_exchange_stop(struct fr_exchange *exchange, int code);
 

@@ -6,6 +6,8 @@
 #ifndef FR_EXCHANGE_THREADS_H
 #define FR_EXCHANGE_THREADS_H
 
+#include <stdbool.h>
+
 #include "exchange/exchange.h"
 
 struct fr_exchange_group;
@@ -19,8 +21,10 @@ struct fr_exchange_group_options {
     uint64_t seed;
     /* From its call number `fault_at` on (sends and receives counted together, a gather as one of
      * each, from 1; 0: never), rank `fault_rank` hangs, or ends the job with fault_code if that is
-     * not 0. A hung rank's call returns when another rank ends the job. */
+     * not 0. A hung rank's call returns when another rank ends the job. fault_votes: only calls of
+     * votes are counted. */
     uint32_t fault_rank;
+    bool fault_votes;
     uint64_t fault_at;
     int fault_code;
 };
