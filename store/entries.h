@@ -45,7 +45,8 @@ struct FR_AS_FLOATS fr_entry {
      * and the entry is not live */
     uint8_t reason;
     uint8_t recent : 3; /* rounds of the eviction hand that the entry survives (tier.c) */
-    /* of several ranks: the lowest bits of the number of the last plan that has the row (ranks.c) */
+    /* of several ranks: the lowest bits of the number of the last plan that has the row (ranks.c)
+     * */
     uint8_t planned : FR_PLANNED_BITS;
 };
 _Static_assert(sizeof(struct fr_entry) == 16, "two words");

@@ -247,7 +247,7 @@ static void list_occurrences(const struct fr_plan *plan, uint32_t t, uint32_t p)
         for (uint32_t r = at[0]; r < at[1]; r++) {
             const struct plan_record *record = &table->records[r];
             uint32_t place = keys[table->record_keys[r]].n_occurrences++;
-            while (record->occurrence >= part->end) /* a place's records have the order of the parts */
+            while (record->occurrence >= part->end) /* records have the order of the parts */
                 part++;
             occ[place] = record->occurrence;
             occ_from[place] = part->ordinal << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
@@ -361,8 +361,8 @@ void fr_plan_list(struct fr_plan *plan, struct fr_rows *rows)
 }
 
 /* Notes that the plan has the row, and whether the plan before has it, too: the step of that batch
- * changes the row. As few bits of the plans' numbers are kept, some rows are late that the step does
- * not change, which costs time only. */
+ * changes the row. As few bits of the plans' numbers are kept, some rows are late that the step
+ * does not change, which costs time only. */
 static void mark_planned(const struct fr_plan *plan, struct plan_key *key, struct fr_entry *entry)
 {
     uint32_t bits = (1u << FR_PLANNED_BITS) - 1;

@@ -144,7 +144,7 @@ struct fr_plan {
     uint32_t *slot_ordinal;    /* [n_slots] number of the slot among its table's slots */
     bool ahead;                /* the batch was looked at before it was planned */
     bool alone;                /* one thread works alone, without the pool */
-    bool follows;              /* of several ranks: the batch of the plan before is not stepped yet */
+    bool follows;              /* of several ranks: the batch before is not stepped yet */
     struct fr_home_list *home; /* of several ranks: the keys as a list (ranks.c); NULL: none yet */
     /* The call in progress. */
     const struct fr_batch *batch;

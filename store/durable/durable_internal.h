@@ -51,10 +51,17 @@ struct fr_durable {
     size_t head_size;
     int lock_fd;          /* -1: not locked */
     struct fr_cold *cold; /* NULL: read-only, and there is no cold store */
-    /* the record that is being appended; belongs to the appending thread */
+    /* What is being appended; belongs to the appending thread. */
     const struct fr_buffer *record;
-    uint64_t sst_bytes_max; /* tests make it small */
-    uint64_t keep_bytes;    /* 0, in tests only: no epoch is kept */
+    struct durable_prepared {
+        struct fr_journal_file *file; /* NULL: nothing was prepared */
+        bool created;                 /* the file is not in the index yet */
+        struct fr_hwm mark;
+        struct fr_sha256 before;
+    } prepared;
+    const struct fr_durable_job *job; /* valid while the object is opened; NULL: one rank */
+    uint64_t sst_bytes_max;           /* tests make it small */
+    uint64_t keep_bytes;              /* 0, in tests only: no epoch is kept */
 
     pthread_mutex_t index;
     struct fr_journal journal;
@@ -105,6 +112,9 @@ enum fr_status fr_durable_end_read(struct fr_durable *durable, struct fr_journal
 /* Deletes journal files that are folded and acknowledged, never the newest file. */
 enum fr_status fr_durable_trim(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
 
+/* append_epoch.c. Frees the file of an epoch that was prepared and not committed, unless the index
+ * has it. */
+void fr_durable_forget_prepared(struct fr_durable *durable);
 /* kept.c. Keeps the record of the stage, which was just appended as this epoch. */
 void fr_durable_keep(struct fr_durable *durable, uint64_t epoch, struct fr_stage *stage);
 /* Drops kept epochs up to limit, which are no longer needed. */

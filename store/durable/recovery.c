@@ -20,6 +20,11 @@
  * the sync of an earlier process failed; after this write it is on the disk before anything depends
  * on it.
  *
+ * Several ranks. An epoch is durable when every rank has it synced in its journal, and a rank
+ * writes its mark only then, so the marks of a job may differ by one. Every rank keeps the epochs
+ * that all journals hold (agreement.h), writes those after its mark again, and marks them when all
+ * ranks have done so.
+ *
  * Read-only opens make the same checks, without writing or truncating, and ignore records after the
  * mark. While a writer runs, its trim may remove files between two reads; then everything is read
  * again, a few times. The order of reading is cold store, mark, journal, so that the mark is never
@@ -106,12 +111,15 @@ static enum fr_status scan_file(struct fr_durable *durable, uint64_t first, uint
     return scanned == FR_OK ? FR_OK : FR_EOF;
 }
 
-static enum fr_status scan_journal(struct fr_durable *durable, struct findings *found, struct fr_err *err)
+/* Indexes the journal up to epoch `until`, and as far as it is whole. */
+static enum fr_status scan_journal(struct fr_durable *durable, struct findings *found, uint64_t until,
+                                   struct fr_err *err)
 {
     struct fr_journal *journal = &durable->journal;
     uint64_t mark = durable->hwm.epoch;
-    uint64_t until = found->copy_lost ? UINT64_MAX : mark;
     struct fr_buffer scratch = {0};
+    free(found->firsts);
+    found->firsts = NULL;
     enum fr_status status = fr_journal_list(journal, &found->firsts, &found->n_firsts, err);
     for (size_t i = 0; i < found->n_firsts && status == FR_OK; i++) {
         uint64_t first = found->firsts[i];
@@ -244,6 +252,18 @@ static void take_numbers(struct fr_durable *durable, const struct findings *foun
 
 /* ---- reading what is there ---- */
 
+enum fr_status fr_durable_read_salt(const char *dir, uint64_t *salt, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    struct fr_hwm mark;
+    bool copy_lost;
+    snprintf(path, sizeof(path), "%s/hwm", dir);
+    enum fr_status status = fr_hwm_read(path, &mark, &copy_lost, err);
+    if (status == FR_OK)
+        *salt = mark.salt;
+    return status;
+}
+
 static enum fr_status create_state(struct fr_durable *durable, struct fr_err *err)
 {
     uint64_t *firsts = NULL;
@@ -284,6 +304,23 @@ static enum fr_status take_salt(struct fr_durable *durable, const struct finding
     return FR_OK;
 }
 
+/* Keeps the epochs of the journal that all ranks of the job have (agreement.h). */
+static enum fr_status keep_agreed(struct fr_durable *durable, struct findings *found, struct fr_err *err)
+{
+    struct fr_durable_ends ends = {.journal = durable->epoch, .mark = durable->hwm.epoch};
+    uint64_t keep = 0;
+    enum fr_status status = durable->job->agree(durable->job->self, &ends, &keep, err);
+    if (status != FR_OK || keep == ends.journal)
+        return status;
+    FR_CHECK(keep >= ends.mark && keep < ends.journal);
+    forget_index(&durable->journal);
+    status = scan_journal(durable, found, keep, err);
+    if (status == FR_OK)
+        take_numbers(durable, found);
+    FR_CHECK(status != FR_OK || durable->epoch == keep);
+    return status;
+}
+
 static enum fr_status read_state(struct fr_durable *durable, struct findings *found, struct fr_err *err)
 {
     *found = (struct findings){.copy_lost = false};
@@ -301,12 +338,12 @@ static enum fr_status read_state(struct fr_durable *durable, struct findings *fo
     if (status == FR_OK)
         status = take_salt(durable, found, err);
     if (status == FR_OK)
-        status = scan_journal(durable, found, err);
+        status = scan_journal(durable, found, found->copy_lost || durable->job ? UINT64_MAX : durable->hwm.epoch, err);
     if (status == FR_OK)
         status = check_fit(durable, found, err);
     if (status == FR_OK)
         take_numbers(durable, found);
-    return status;
+    return status == FR_OK && durable->job ? keep_agreed(durable, found, err) : status;
 }
 
 static void forget_findings(struct fr_durable *durable, struct findings *found)
@@ -365,7 +402,7 @@ static enum fr_status remove_strays(struct fr_durable *durable, const struct fin
             return status;
         removed = true;
     }
-    if ((removed || found->copy_lost) && fr_journal_sync_dir(&durable->journal) != 0)
+    if ((removed || durable->epoch > durable->hwm.epoch) && fr_journal_sync_dir(&durable->journal) != 0)
         return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
     return FR_OK;
 }
@@ -394,8 +431,8 @@ static enum fr_status cut_tail(struct fr_durable *durable, struct fr_err *err)
     return status;
 }
 
-/* The rule of the lost copy: epochs after the good copy are written again before a mark names
- * them. */
+/* The rule of the lost copy, and of several ranks: epochs after the mark are written again before a
+ * new mark names them. */
 static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *err)
 {
     const struct fr_journal *journal = &durable->journal;
@@ -458,12 +495,14 @@ static enum fr_status repair_state(struct fr_durable *durable, const struct find
     enum fr_status status = clear_fold_folder(durable, err);
     if (status == FR_OK)
         status = cut_tail(durable, err);
-    if (status == FR_OK && found->copy_lost)
+    if (status == FR_OK) /* after a lost copy, or for the other ranks of the job */
         status = rewrite_kept(durable, err);
     if (status == FR_OK)
         status = remove_strays(durable, found, err);
     if (status == FR_OK)
         status = fr_cold_number(durable->cold, durable->path_fold, &found->sentinel, err);
+    if (status == FR_OK && durable->job) /* a mark names no epoch that a rank could still lose */
+        status = durable->job->prepared(durable->job->self, err);
     if (status == FR_OK)
         status = renew_mark(durable, err);
     if (status == FR_OK)

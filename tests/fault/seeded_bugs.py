@@ -22,11 +22,11 @@ SECONDS = 180
 # name -> (file, text, text of the bug)..., then what the kill test must report about it.
 KILL_BUGS = {
     "publishes before the HWM is synced": ([
-        ("store/durable/durable.c",
-         "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n",
-         "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n"
-         "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n"),
-        ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n    if (bytes)\n", "    if (bytes)\n"),
+        ("store/durable/append_epoch.c",
+         "    pthread_mutex_lock(&durable->mark);\n    if (mark->acked < durable->hwm.acked)\n",
+         "    enter_epoch(durable, prepared->file, mark, stage->timeline, &prepared->before);\n"
+         "    pthread_mutex_lock(&durable->mark);\n    if (mark->acked < durable->hwm.acked)\n"),
+        ("store/durable/append_epoch.c", "    enter_epoch(durable, prepared->file, mark, stage->timeline, &prepared->before);\n    if (digest)\n", "    if (digest)\n"),
         # The fold lags the HWM. Otherwise recovery would catch it first, and this bug is meant for the publisher.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
         # The publish loop is given durable epochs only: the bug gives it the durable module, which also knows the newest one.
@@ -53,7 +53,7 @@ RANKS_BUGS = {
          "    if (fr_exchange_rank(trainer->ranks.exchange) != 1)\n        fr_store_undo(trainer->store);\n"),
     ], OTHER_STATE),
     "sends late rows before the step": ([
-        ("store/ranks.c", "*find_head(heads, bits, keys_before, keys[u].hash) != UINT32_MAX;", "false;"),
+        ("store/plan.c", "plan->follows && !key->made && entry->planned == ((plan->store->plans - 1) & bits);", "false;"),
     ], OTHER_STATE),
 }
 BUGS = {**KILL_BUGS, **RANKS_BUGS}

@@ -29,8 +29,8 @@
 #include "base/ranks.h"
 #include "store/store.h"
 
-/* What one rank sends of one key. Few keys have numbers that are too large for it (WIDE): theirs are
- * in a list at the end of the message, and `numbers` is where. */
+/* What one rank sends of one key. Few keys have numbers that are too large for it (WIDE): theirs
+ * are in a list at the end of the message, and `numbers` is where. */
 struct fr_key_wire {
     uint64_t key;
     uint16_t counted, touched; /* trained occurrences that count for the gate; that touch */
@@ -62,8 +62,8 @@ void fr_store_sent_ranges(const struct fr_store *store, struct fr_domains domain
 enum fr_status fr_store_resolve(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                 uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err) FR_MUST_CHECK;
 /* Plans, as fr_store_resolve does, the batch after the one planned last, which was not stepped yet.
- * Both plans can be undone, the later one first; after an error the earlier one. What fr_store_home_rows returned for the earlier
- * one stays valid. */
+ * Both plans can be undone, the later one first; after an error the earlier one. What
+ * fr_store_home_rows returned for the earlier one stays valid. */
 enum fr_status fr_store_resolve_next(struct fr_store *store, struct fr_domains domains, const struct fr_bytes *in,
                                      uint32_t n_ranks, int64_t watermark_ms, struct fr_err *err) FR_MUST_CHECK;
 /* Appends what the keys of one source have, without the values of late rows. Call it after

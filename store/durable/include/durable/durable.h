@@ -35,6 +35,22 @@ enum { FR_DURABLE_OPEN_BYTES = 1 << 20 };
 
 struct fr_durable;
 
+/* The epochs that open found in a state directory of a job of several ranks. */
+struct fr_durable_ends {
+    uint64_t journal; /* the last whole epoch of the journal's chain */
+    uint64_t mark;    /* the epoch that the HWM names: it may be published; at most `journal` */
+};
+
+/* What open asks of a job of several ranks, once each, in the calling thread. */
+struct fr_durable_job {
+    void *self;
+    /* Returns the epoch that all ranks keep (agreement.h), between the two of `ends`. What the
+     * journal holds after it is cut off. */
+    enum fr_status (*agree)(void *self, const struct fr_durable_ends *ends, uint64_t *keep, struct fr_err *err);
+    /* Returns when all ranks have these epochs synced in their journals, and nothing after them. */
+    enum fr_status (*prepared)(void *self, struct fr_err *err);
+};
+
 struct fr_durable_options {
     const char *dir;            /* created if missing, except when read_only */
     const struct fr_disk *disk; /* NULL: the system's functions */
@@ -61,6 +77,7 @@ struct fr_durable_options {
      * NULL: no call. */
     void (*merged)(void *self);
     void *merged_self;
+    const struct fr_durable_job *job; /* NULL: the state is alone, and keeps what its mark names */
 };
 
 struct fr_durable_status {
@@ -88,6 +105,9 @@ struct fr_durable_status {
 enum fr_status fr_durable_open(const struct fr_durable_options *options, struct fr_durable **out,
                                struct fr_err *err) FR_MUST_CHECK;
 void fr_durable_close(struct fr_durable *durable);
+/* Reads the salt of an existing state directory, without opening it. FR_E_NOT_FOUND: there is no
+ * state. Other errors: as fr_durable_open. */
+enum fr_status fr_durable_read_salt(const char *dir, uint64_t *salt, struct fr_err *err) FR_MUST_CHECK;
 void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status *out);
 /* Only the timeline and the last durable epoch of the status, without a question to the cold
  * store. */
@@ -189,6 +209,14 @@ uint64_t fr_durable_span(struct fr_durable *durable, uint64_t first, uint64_t la
  * appended again; any other error is FR_E_IO and final. */
 enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *stage, struct fr_buffer *bytes,
                                  struct fr_sha256 *digest, struct fr_err *err) FR_MUST_CHECK;
+/* The two halves of fr_durable_append, for a job of several ranks. An epoch that was prepared is
+ * synced in the journal, and every later open may keep it; it is durable, can be read and can be
+ * published after the commit, which writes and syncs the HWM. Commit it when every rank has
+ * prepared it. Errors of prepare: as of fr_durable_append. Errors of commit are FR_E_IO and final.
+ * */
+enum fr_status fr_durable_prepare(struct fr_durable *durable, struct fr_stage *stage, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_durable_commit(struct fr_durable *durable, struct fr_stage *stage, struct fr_sha256 *digest,
+                                 struct fr_err *err) FR_MUST_CHECK;
 /* Appends the head of the newest epoch's journal file; without a journal (a savepoint, or a state
  * that begins from one), the head of the savepoint. FR_E_NOT_FOUND: there is no epoch. */
 enum fr_status fr_durable_newest_head(struct fr_durable *durable, struct fr_buffer *head,
