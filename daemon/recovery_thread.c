@@ -15,6 +15,7 @@
 #include "base/order.h"
 #include "base/thread.h"
 #include "documents.h"
+#include "durable/agreement.h"
 #include "exchange/exchange.h"
 #include "notify.h"
 #include "process_limits.h"
@@ -72,29 +73,57 @@ static void beat_of_fold(void *self)
     fr_http_beat(service->http, service->loops.threads[FR_LOOP_FOLD].beat);
 }
 
-/* Opens the state. The states of all ranks have one salt, because keys are sent in its order: that
- * of rank 0, which opens first. */
+/* ---- the states of several ranks ---- */
+
+static enum fr_status agree_epochs(void *self, const struct fr_durable_ends *ends, uint64_t *keep, struct fr_err *err)
+{
+    const struct fr_service *service = self;
+    struct fr_exchange *exchange = service->options.exchange;
+    struct fr_durable_ends all[FR_RANKS_MAX];
+    enum fr_status status = fr_exchange_gather(exchange, ends, sizeof(*ends), all, err);
+    if (status == FR_OK)
+        status = fr_durable_agree(all, fr_exchange_size(exchange), keep, err);
+    if (status == FR_OK && (ends->mark < *keep || ends->journal > *keep))
+        fr_log(FR_LOG_INFO, "daemon", "epochs_agreed",
+               "rank=%" PRIu32 " epoch=%" PRIu64 " marked=%" PRIu64 " in_journal=%" PRIu64, fr_exchange_rank(exchange),
+               *keep, ends->mark, ends->journal);
+    return status;
+}
+
+static enum fr_status all_prepared(void *self, struct fr_err *err)
+{
+    const struct fr_service *service = self;
+    uint8_t nothing = 0, all[FR_RANKS_MAX];
+    return fr_exchange_gather(service->options.exchange, &nothing, sizeof(nothing), all, err);
+}
+
+/* The states of all ranks have one salt, because keys are sent in its order: that of rank 0. */
+static enum fr_status agree_salt(const struct fr_service *service, struct fr_durable_options *options,
+                                 struct fr_err *err)
+{
+    uint64_t salts[FR_RANKS_MAX], own = options->salt;
+    enum fr_status status = fr_durable_read_salt(options->dir, &own, err);
+    if (status == FR_OK || status == FR_E_NOT_FOUND)
+        status = fr_exchange_gather(service->options.exchange, &own, sizeof(own), salts, err);
+    options->salt = salts[0];
+    return status;
+}
+
 static enum fr_status open_state(struct fr_service *service, struct fr_durable_options *options, struct fr_err *err)
 {
     struct fr_exchange *exchange = service->options.exchange;
-    bool first = !exchange || fr_exchange_rank(exchange) == 0;
-    uint64_t salts[FR_RANKS_MAX], own = 0;
-    struct fr_durable_status opened = {0};
-    enum fr_status status = first ? fr_durable_open(options, &service->durable, err) : FR_OK;
-    if (status != FR_OK || !exchange)
-        return status;
-    if (first) {
-        fr_durable_get_status(service->durable, &opened);
-        own = opened.salt;
-    }
-    status = fr_exchange_gather(exchange, &own, sizeof(own), salts, err);
-    options->salt = salts[0];
-    if (status == FR_OK && !first)
+    const struct fr_durable_job job = {service, agree_epochs, all_prepared};
+    if (!exchange)
+        return fr_durable_open(options, &service->durable, err);
+    options->job = &job;
+    enum fr_status status = agree_salt(service, options, err);
+    if (status == FR_OK)
         status = fr_durable_open(options, &service->durable, err);
     if (status != FR_OK)
         return status;
+    struct fr_durable_status opened;
     fr_durable_get_status(service->durable, &opened);
-    if (opened.salt == salts[0])
+    if (opened.salt == options->salt)
         return FR_OK;
     return fr_err_set(err, FR_E_MISMATCH,
                       "the state of rank %" PRIu32 " in %s is not of the job of rank 0: its keys have another order; "

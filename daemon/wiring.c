@@ -36,6 +36,7 @@ static void wire_modules(struct fr_service *service)
     loops->durable.timings = loops->fold.timings = &service->timings;
     loops->trainer.cut_stages = loops->durable.cut_stages = rings->cut_stages;
     loops->durable.free_stages = rings->free_stages;
+    loops->durable.exchange = service->options.exchange;
 }
 
 void fr_service_wire(struct fr_service *service)

@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/trace.h"
+#include "durable/agreement.h"
+#include "exchange/exchange.h"
 
 enum { LETTERS_LOGGED_MS = 5000, POP_MS = 200, NS_PER_MS = 1000000 };
 
@@ -92,6 +94,51 @@ static void publish_positions(struct fr_durable_loop *loop, const struct fr_stag
     }
 }
 
+/* What a rank waits for before an epoch is in its journal; travels in votes. */
+enum waits { WAITS_FOR_NOTHING, WAITS_FOR_LETTERS, WAITS_FOR_ROOM };
+
+/* Tells all ranks how far this one is with the epoch. FR_OK: all have prepared it. FR_AGAIN: a rank
+ * waits for something. A job of one rank asks nobody. */
+static enum fr_status vote(struct fr_durable_loop *loop, const struct fr_stage *stage, enum waits mine,
+                           struct fr_err *err)
+{
+    static const char *const others[] = {[WAITS_FOR_NOTHING] = "another rank to write the epoch",
+                                         [WAITS_FOR_LETTERS] = "dead letters of another rank to be acknowledged",
+                                         [WAITS_FOR_ROOM] = "room on the disk under state_dir of another rank"};
+    struct fr_durable_vote votes[FR_RANKS_MAX], own = {.epoch = stage->epoch, .waits_for = mine};
+    bool all = false;
+    uint32_t rank = 0;
+    if (!loop->exchange)
+        return mine == WAITS_FOR_NOTHING ? FR_OK : FR_AGAIN;
+    if (mine == WAITS_FOR_NOTHING)
+        atomic_store(&loop->shared.waits_for, others[mine]);
+    enum fr_status status = fr_exchange_vote(loop->exchange, &own, sizeof(own), votes, err);
+    if (status == FR_OK)
+        status = fr_durable_voted(votes, fr_exchange_size(loop->exchange), &all, &rank, err);
+    if (status != FR_OK || all)
+        return status;
+    if (mine == WAITS_FOR_NOTHING && votes[rank].waits_for < FR_ARRAY_LEN(others))
+        atomic_store(&loop->shared.waits_for, others[votes[rank].waits_for]);
+    return FR_AGAIN;
+}
+
+/* Writes the epoch to the journal and, when all ranks have it there, to the mark. FR_AGAIN: they do
+ * not have it yet. */
+static enum fr_status write_epoch(struct fr_durable_loop *loop, struct fr_stage *stage, struct fr_sha256 *digest,
+                                  struct fr_err *err)
+{
+    if (!loop->exchange)
+        return fr_durable_append(loop->durable, stage, NULL, digest, err);
+    enum fr_status status = loop->prepared ? FR_OK : fr_durable_prepare(loop->durable, stage, err);
+    loop->prepared = status == FR_OK;
+    if (status == FR_OK)
+        status = vote(loop, stage, WAITS_FOR_NOTHING, err);
+    if (status != FR_OK)
+        return status;
+    loop->prepared = false;
+    return fr_durable_commit(loop->durable, stage, digest, err);
+}
+
 static enum fr_status make_durable(struct fr_durable_loop *loop, struct fr_stage *stage, struct fr_err *err)
 {
     const struct fr_clock *clock = loop->context->clock;
@@ -104,7 +151,7 @@ static enum fr_status make_durable(struct fr_durable_loop *loop, struct fr_stage
     if (stage->timeline < least_timeline)
         stage->timeline = least_timeline;
     uint64_t traced_ns = fr_trace_begin();
-    enum fr_status status = fr_durable_append(loop->durable, stage, NULL, &digest, err);
+    enum fr_status status = write_epoch(loop, stage, &digest, err);
     fr_trace_end("append", traced_ns);
     if (status != FR_OK)
         return status;
@@ -134,15 +181,15 @@ static enum fr_status append(struct fr_durable_loop *loop, struct fr_stage *stag
 {
     const struct fr_loop_context *context = loop->context;
     if (fr_mono_ns(context->clock) < loop->retry.next_ns)
-        return FR_AGAIN;
-    /* the epoch waits for the disk, so there is no text */
-    atomic_store(&loop->shared.waits_for, NULL);
+        return vote(loop, stage, WAITS_FOR_ROOM, err);
+    if (!loop->prepared) /* the epoch waits for the disk, so there is no text */
+        atomic_store(&loop->shared.waits_for, NULL);
     enum fr_status status = make_durable(loop, stage, err);
     if (status == FR_E_NO_SPACE) {
         atomic_store(&loop->shared.waits_for, "room on the disk under state_dir");
         (void)fr_err_wrap(err, "make room under %s, then writing continues by itself", context->conf->state_dir);
         fr_retry_failed(context, &loop->retry, "journal", err);
-        return FR_AGAIN;
+        return vote(loop, stage, WAITS_FOR_ROOM, err);
     }
     if (status == FR_OK)
         fr_retry_succeeded(context, &loop->retry, "journal");
@@ -162,10 +209,12 @@ enum fr_status fr_step_durable(struct fr_durable_loop *loop, struct fr_err *err)
     }
     struct fr_stage *stage = loop->stage;
     enum fr_status status = FR_AGAIN;
-    if (letters_acknowledged(loop, stage))
+    if (loop->prepared || letters_acknowledged(loop, stage)) {
         status = append(loop, stage, err);
-    else
+    } else {
         atomic_store(&loop->shared.waits_for, "dead letters to be acknowledged");
+        status = vote(loop, stage, WAITS_FOR_LETTERS, err);
+    }
     if (status == FR_AGAIN) /* an abandoned epoch was never durable; its records are read again */
         return atomic_load(&life->abandon) ? FR_EOF : FR_AGAIN;
     if (status != FR_OK)

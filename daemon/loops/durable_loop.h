@@ -1,7 +1,7 @@
-/* The durable loop appends cut epochs to the journal, in order. An epoch waits in this loop
- * until the dead letters of its records are acknowledged (docs/architecture.md) and there is
- * room on the disk. Once the epoch is durable, the publisher is offered what may be published,
- * and the stage of the epoch returns to the trainer.
+/* The durable loop appends cut epochs to the journal, in order. An epoch waits in this loop until
+ * the dead letters of its records are acknowledged (docs/architecture.md) and there is room on the
+ * disk, and, in a job of several ranks, until all ranks have it. Once the epoch is durable, the
+ * publisher is offered what may be published, and the stage of the epoch returns to the trainer.
  *
  * Thread: `durable`, which owns everything except `shared`. */
 #ifndef FR_DAEMON_LOOPS_DURABLE_LOOP_H
@@ -48,8 +48,10 @@ struct fr_durable_loop {
     struct fr_freshness *freshness;
     const struct fr_timings *timings;
     struct fr_ring *cut_stages, *free_stages;
+    struct fr_exchange *exchange; /* of a job of several ranks; NULL: one rank */
     /* The members below belong to the loop alone. */
     struct fr_stage *stage; /* the epoch that is being appended; NULL: none */
+    bool prepared;          /* this rank has prepared it (durable/agreement.h) */
     struct fr_retry retry;  /* repeats an append that found no room on the disk */
     /* when the wait for dead letters was last logged; 0: no wait */
     unsigned long long letters_logged_ns;

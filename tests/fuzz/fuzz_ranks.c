@@ -35,8 +35,8 @@ static void count(const struct fr_store *store, struct fr_store_counts *counts)
     }
 }
 
-/* Each key that the rank sent has the row that the store finds for it. The keys follow the counts of
- * all places. */
+/* Each key that the rank sent has the row that the store finds for it. The keys follow the counts
+ * of all places. */
 static void check_home(const struct scene_rank *home, struct fr_bytes message, uint32_t rank)
 {
     const struct fr_home_rows *rows = fr_store_home_rows(home->store);

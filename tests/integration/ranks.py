@@ -147,7 +147,7 @@ class Cases:
             assert code == 503 and f'"where":"trainer","text":"{named if reason == "rank" else reason}' in ready, ready
             assert re.findall(r'^freshet_paused{.*reason="(.*)"} 1$', metrics, re.M) == [reason], metrics
             waits = dict(re.findall(r'^freshet_exchange_wait_seconds_total{.*channel="(.*)"} (\S+)$', metrics, re.M))
-            assert set(waits) == {"keys", "values", "roll call"} and min(map(float, waits.values())) > 0, waits
+            assert set(waits) == {"keys", "values", "roll call", "votes"} and min(map(float, waits.values())) > 0, waits
         self.refuse("ranks7.delta.2", False)
         daemon.expect_exit(0)
         self.compare("ranks7", 7, begin)
@@ -160,6 +160,21 @@ class Cases:
         entry = confluent_kafka.admin.ConfigEntry("max.message.bytes", "60" if refuses else "1048588", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
         resource = confluent_kafka.admin.ConfigResource("topic", topic, incremental_configs=[entry])
         admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
+
+    def hangs(self):
+        """One rank hangs before or after its vote about an epoch, and the deadline ends the job: with marks and journals that differ, all ranks continue from one epoch."""
+        agreed = collections.Counter()
+        for rank, vote in ((0, 1), (1, 2), (2, 3), (0, 6), (2, 8), (1, 13)):
+            begin, name = time.monotonic(), f"hangs{rank}-{vote}"
+            daemon = self.start(3, 1, faults=["--deadline-ms", "1500", "--hang-rank", str(rank), "--hang-vote", str(vote)], name=name, wait_http=False)
+            daemon.expect_exit(75)
+            assert f"rank {rank} has not come to exchange" in daemon.log(), daemon.log()[-2000:]
+            daemon = self.start(3, 1, name=name, wait_http=False)
+            daemon.expect_exit(0)
+            for epoch, marked, journal in re.findall(r"event=epochs_agreed rank=\d epoch=(\d+) marked=(\d+) in_journal=(\d+)", daemon.log()):
+                agreed.update({"kept beyond the mark": epoch > marked, "cut off": journal > epoch})
+            self.compare(name, 3, begin)
+        assert agreed["kept beyond the mark"] > 0 and agreed["cut off"] > 0, agreed
 
     def malformed(self):
         """All records of rank 1's partition are malformed. For one process, which reads good ones, too, they are letters; for two ranks they end the job."""
@@ -194,7 +209,7 @@ class Cases:
 def main():
     with Workspace() as work, Kafka() as kafka:
         # the last one changes what is expected
-        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "malformed", "error", "beside"])
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "malformed", "error", "beside"])
 
 
 main()

@@ -1,6 +1,7 @@
 /* run_ranks: the N ranks of a job as threads of one process, each a whole service with its own
  * state directory, ingest, loops and HTTP address. The ranks reach each other by the threads back
- * end of the exchange, which can delay what they send. A test program: nothing of it is installed.
+ * end of the exchange, which can delay what they send, and let a rank hang in a vote about an
+ * epoch. A test program: nothing of it is installed.
  *
  * Rank r has the options of the configuration, with state_dir STATE_DIR/rank-r, export.topic
  * TOPIC.r and a free port. A signal is received by one rank, and the roll call gives its stop to
@@ -29,13 +30,14 @@
 
 enum { SETS_MAX = 64, OWN_SETS = 3, SET_BYTES = 1200, SIGNAL_LOOK_MS = 20 };
 /* The longest wait for a rank, also while others recover; only a failing test reaches it. */
-#define DEADLINE_NS 120000000000ULL
+enum { DEADLINE_MS = 120000 };
 
 struct arguments {
     const char *config;
     const char *sets[SETS_MAX + OWN_SETS]; /* the last ones are a rank's */
     size_t n_sets;
-    uint64_t ranks, delay_us, seed;
+    uint64_t ranks, delay_us, seed, deadline_ms;
+    uint64_t hang_rank, hang_call; /* of the calls of votes; 0: none hangs */
     bool until_end, verbose;
 };
 
@@ -54,7 +56,8 @@ struct job {
 };
 
 static const char usage[] =
-    "run_ranks --config FILE --ranks N [--set path=value]... [--until end] [--delay-us MOST] [--seed N] [--log LEVEL]\n";
+    "run_ranks --config FILE --ranks N [--set path=value]... [--until end] [--delay-us MOST] [--seed N] [--log LEVEL]\n"
+    "          [--deadline-ms N] [--hang-rank R --hang-vote CALL]\n";
 
 static bool parse(int argc, char **argv, struct arguments *out)
 {
@@ -68,6 +71,12 @@ static bool parse(int argc, char **argv, struct arguments *out)
             out->delay_us = strtoull(value, NULL, 10);
         else if (strcmp(name, "--seed") == 0)
             out->seed = strtoull(value, NULL, 10);
+        else if (strcmp(name, "--deadline-ms") == 0)
+            out->deadline_ms = strtoull(value, NULL, 10);
+        else if (strcmp(name, "--hang-rank") == 0)
+            out->hang_rank = strtoull(value, NULL, 10);
+        else if (strcmp(name, "--hang-vote") == 0)
+            out->hang_call = strtoull(value, NULL, 10);
         else if (strcmp(name, "--until") == 0 && strcmp(value, "end") == 0)
             out->until_end = true;
         else if (strcmp(name, "--log") == 0)
@@ -147,9 +156,12 @@ static void *rank_main(void *self)
 static int run(struct rank *ranks, const struct arguments *arguments)
 {
     const struct fr_exchange_group_options options = {.ranks = (uint32_t)arguments->ranks,
-                                                      .deadline_ns = DEADLINE_NS,
+                                                      .deadline_ns = arguments->deadline_ms * 1000000,
                                                       .delay_max_ns = arguments->delay_us * 1000,
-                                                      .seed = arguments->seed};
+                                                      .seed = arguments->seed,
+                                                      .fault_rank = (uint32_t)arguments->hang_rank,
+                                                      .fault_votes = true,
+                                                      .fault_at = arguments->hang_call};
     struct fr_exchange_group *group = fr_exchange_group_new(&options);
     struct job job = {.first_code = FR_EXIT_OK};
     for (uint32_t r = 0; r < options.ranks; r++) {
@@ -186,7 +198,7 @@ static void raise_file_limit(void)
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {0};
+    struct arguments arguments = {.deadline_ms = DEADLINE_MS};
     int code = FR_EXIT_CONFIG;
     (void)fr_log_start();
     if (!parse(argc, argv, &arguments)) {
