@@ -27,8 +27,9 @@
 
 #include "base/check.h"
 
-enum { UNIT_OCCURRENCES = 8192 };     /* a slot with more occurrences is split */
-enum { UNIT_PLACE_OCCURRENCES = 16 }; /* slots are put together up to so many for each place */
+enum { UNIT_OCCURRENCES = 8192 }; /* a slot with more occurrences is split */
+/* Slots are put together up to so many occurrences for each place: at least, at most. */
+enum { UNIT_PLACE_MIN = 16, UNIT_PLACE_MAX = 64 };
 enum { CLICK_PARTS = 1 << 20, CLICK_MAX = 1 << 20 };
 enum { PLACES_MAX = FR_DOMAINS_MAX * FR_SHARDS };
 
@@ -137,11 +138,14 @@ static void add_slot(struct fr_plan *plan, uint32_t slot, uint32_t lane, uint32_
     }
 }
 
-/* Each unit is passed over once for each place, so units of few occurrences are put together. */
-static uint32_t unit_max(const struct fr_plan *plan)
+/* Each unit is passed over once for each place, so units of few occurrences are put together, as
+ * long as all workers have some. */
+static uint32_t unit_max(const struct fr_plan *plan, uint32_t n_occurrences)
 {
-    uint32_t worth = UNIT_PLACE_OCCURRENCES * plan->n_places;
-    return worth < UNIT_OCCURRENCES ? worth : UNIT_OCCURRENCES;
+    uint32_t least = UNIT_PLACE_MIN * plan->n_places, most = UNIT_PLACE_MAX * plan->n_places;
+    uint32_t fair = n_occurrences / (4 * (uint32_t)plan->n_workers);
+    uint32_t n = fair < least ? least : fair > most ? most : fair;
+    return n < UNIT_OCCURRENCES ? n : UNIT_OCCURRENCES;
 }
 
 static void lay_out(struct fr_plan *plan)
@@ -156,7 +160,7 @@ static void lay_out(struct fr_plan *plan)
         for (uint32_t lane = 0; lane == 0 || lane < batch->n_lanes; lane++)
             for (uint32_t s = 0; s < store->n_slots; s++)
                 if (store->slots[s].table == (int)t)
-                    add_slot(plan, s, lane, unit_max(plan));
+                    add_slot(plan, s, lane, unit_max(plan, plan->tables[t].n_occurrences));
     }
     fr_plan_reserve_at(plan);
     for (uint32_t t = 0; t < store->n_configured; t++)
@@ -181,8 +185,11 @@ static inline size_t place_of(uint32_t n_domains, const uint64_t *key, uint64_t 
 
 /* Hashes the unit's occurrences and gives each place of the table its part of the unit's records.
  * at[place] is where the next record of that place goes. */
-static void divide_unit(const struct fr_plan *plan, size_t index, uint64_t *hashes, uint32_t at[PLACES_MAX])
+static void divide_unit(const struct fr_plan *plan, size_t index, const struct plan_worker *worker,
+                        uint32_t at[PLACES_MAX])
 {
+    uint64_t *hash = worker->hashes;
+    uint16_t *place = worker->places;
     const struct plan_unit *unit = &plan->units[index];
     uint32_t n_places = plan->n_places, n_domains = plan->store->n_domains;
     uint32_t *of_unit = fr_plan_at(plan, index);
@@ -191,9 +198,10 @@ static void divide_unit(const struct fr_plan *plan, size_t index, uint64_t *hash
         const struct plan_part *part = &plan->parts[i];
         const struct fr_column *column = &plan->batch->columns[part->slot];
         const uint64_t *keys = column->keys + column->begin[part->entry_begin];
-        for (uint32_t o = 0; o < part->end - part->begin; o++, hashes++) {
-            *hashes = fr_order_hash(&plan->store->order, keys[o]);
-            at[place_of(n_domains, &keys[o], *hashes)]++;
+        for (uint32_t o = 0; o < part->end - part->begin; o++, hash++, place++) {
+            *hash = fr_order_hash(&plan->store->order, keys[o]);
+            *place = (uint16_t)place_of(n_domains, &keys[o], *hash);
+            at[*place]++;
         }
     }
     of_unit[0] = unit->begin;
@@ -203,8 +211,9 @@ static void divide_unit(const struct fr_plan *plan, size_t index, uint64_t *hash
     }
 }
 
-/* Writes the records of a part, whose occurrences have these hashes. */
-static void scatter_part(const struct fr_plan *plan, const struct plan_part *part, const uint64_t *hash, uint32_t *at)
+/* Writes the records of a part, whose occurrences have these hashes and places. */
+static void scatter_part(const struct fr_plan *plan, const struct plan_part *part, const uint64_t *hash,
+                         const uint16_t *place, uint32_t *at)
 {
     const struct fr_store_slot *slot = &plan->store->slots[part->slot];
     const struct fr_column *column = &plan->batch->columns[part->slot];
@@ -212,15 +221,14 @@ static void scatter_part(const struct fr_plan *plan, const struct plan_part *par
     const struct fr_table *table = &plan->store->tables[slot->table];
     struct plan_record *records = plan->tables[slot->table].records;
     bool coins = slot->admit && table->spec.gate.memory == FR_GATE_NOTHING;
-    uint32_t base = plan->slot_base[part->slot], n_domains = plan->store->n_domains;
+    uint32_t base = plan->slot_base[part->slot];
     uint32_t trained = OCC_TRAINS | (slot->admit ? OCC_COUNTS : 0) | (slot->touch ? OCC_TOUCHES : 0);
     for (uint32_t i = part->entry_begin; i < part->entry_end; i++) {
         bool trains = column->shared ? plan->groups[i].n_trained > 0 : plan->batch->role[i] == FR_ROLE_TRAIN;
         uint32_t entry = i | (column->shared ? OCC_SHARED : 0) | (trains ? trained : 0);
-        for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++, hash++) {
+        for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++, hash++, place++) {
             uint32_t falls = coins && trains ? throw_coin(plan, table, column, i, column->keys[o]) : 0;
-            records[at[place_of(n_domains, &column->keys[o], *hash)]++] =
-                (struct plan_record){.hash = *hash, .occurrence = base + o, .entry = entry | falls};
+            records[at[*place]++] = (struct plan_record){.hash = *hash, .occurrence = base + o, .entry = entry | falls};
         }
     }
 }
@@ -229,12 +237,12 @@ static void scatter_unit(void *context, size_t index, size_t worker)
 {
     struct fr_plan *plan = context;
     const struct plan_unit *unit = &plan->units[index];
-    const uint64_t *hashes = plan->workers[worker].hashes;
-    uint32_t at[PLACES_MAX];
-    divide_unit(plan, index, plan->workers[worker].hashes, at);
+    uint32_t at[PLACES_MAX], done = 0;
+    divide_unit(plan, index, &plan->workers[worker], at);
     for (uint32_t i = unit->first_part; i < unit->end_part; i++) {
-        scatter_part(plan, &plan->parts[i], hashes, at);
-        hashes += plan->parts[i].end - plan->parts[i].begin;
+        scatter_part(plan, &plan->parts[i], plan->workers[worker].hashes + done, plan->workers[worker].places + done,
+                     at);
+        done += plan->parts[i].end - plan->parts[i].begin;
     }
 }
 

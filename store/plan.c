@@ -44,6 +44,10 @@ struct resolve {
     struct fr_shard *shard;
     uint32_t shard_number;
     struct fr_sketch_log *sketched;
+    /* What this worker resolves next, to be prefetched. */
+    const struct resolve *next;
+    const struct plan_key *next_keys;
+    uint32_t n_next; /* 0: nothing */
 };
 
 static void admit(const struct resolve *r, struct plan_key *key)
@@ -161,6 +165,8 @@ static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct 
     for (uint32_t u = 0; u < n + GROUP_AHEAD; u++) {
         if (u < n)
             fetch_group(r, keys[u].hash);
+        else if (u - n < r->n_next)
+            fetch_group(r->next, r->next_keys[u - n].hash);
         if (u >= GROUP_AHEAD - ENTRY_AHEAD && u < n + GROUP_AHEAD - ENTRY_AHEAD) {
             struct plan_key *key = &keys[u - (GROUP_AHEAD - ENTRY_AHEAD)];
             key->number = fr_index_guess(&shard->index, &shard->entries, key->hash, &key->absent);
@@ -174,15 +180,27 @@ static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct 
     }
 }
 
-static void resolve_place(struct fr_plan *plan, uint32_t t, uint32_t p)
+static struct resolve resolve_of(const struct fr_plan *plan, uint32_t t, uint32_t p)
+{
+    return (struct resolve){.plan = plan,
+                            .table = fr_plan_subtable(plan, t, p),
+                            .shard = fr_plan_shard(plan, t, p),
+                            .shard_number = p % FR_SHARDS,
+                            .sketched = &plan->tables[t].places[p].sketched};
+}
+
+/* Resolves a place of a run of places, which ends before end_place. */
+static void resolve_place(struct fr_plan *plan, uint32_t t, uint32_t p, uint32_t end_place)
 {
     const struct plan_table *scratch = &plan->tables[t];
     struct plan_place *place = &scratch->places[p];
-    struct resolve r = {.plan = plan,
-                        .table = fr_plan_subtable(plan, t, p),
-                        .shard = fr_plan_shard(plan, t, p),
-                        .shard_number = p % FR_SHARDS,
-                        .sketched = &place->sketched};
+    struct resolve r = resolve_of(plan, t, p), next;
+    if (p + 1 < end_place) {
+        next = resolve_of(plan, t, p + 1);
+        r.next = &next;
+        r.next_keys = scratch->keys + place[1].begin;
+        r.n_next = place[1].n_unique;
+    }
     place->before = (struct shard_before){
         .n_dirty = r.shard->n_dirty, .dirty_bytes = r.shard->dirty_bytes, .counts = r.shard->counts};
     if (r.shard->evicted > 0)
@@ -285,16 +303,43 @@ static void publish_place(struct fr_plan *plan, uint32_t t, uint32_t p)
     list_occurrences(plan, t, p);
 }
 
-static void plan_place(void *context, size_t index, size_t worker)
+/* Places of a table that follow each other and are one worker's: the more there are, the fewer keys
+ * each has. */
+struct run {
+    uint32_t table, begin, end;
+};
+
+static uint32_t run_places(const struct fr_plan *plan)
+{
+    uint32_t n = plan->n_places * plan->store->n_configured / (8 * (uint32_t)plan->n_workers);
+    return n < 1 ? 1 : n > plan->n_places ? plan->n_places : n;
+}
+
+static size_t count_runs(const struct fr_plan *plan)
+{
+    uint32_t places = run_places(plan);
+    return (size_t)plan->store->n_configured * ((plan->n_places + places - 1) / places);
+}
+
+static struct run run_of(const struct fr_plan *plan, size_t index)
+{
+    uint32_t places = run_places(plan), runs = (plan->n_places + places - 1) / places;
+    uint32_t begin = (uint32_t)(index % runs) * places, end = begin + places;
+    return (struct run){(uint32_t)(index / runs), begin, end < plan->n_places ? end : plan->n_places};
+}
+
+static void plan_run(void *context, size_t index, size_t worker)
 {
     (void)worker;
     struct fr_plan *plan = context;
-    uint32_t t = (uint32_t)(index / plan->n_places), p = (uint32_t)(index % plan->n_places);
-    plan->tables[t].places[p].sketched.n = 0;
-    if (plan->tables[t].places[p].n_unique == 0)
-        return;
-    resolve_place(plan, t, p);
-    publish_place(plan, t, p);
+    struct run run = run_of(plan, index);
+    for (uint32_t p = run.begin; p < run.end; p++) {
+        plan->tables[run.table].places[p].sketched.n = 0;
+        if (plan->tables[run.table].places[p].n_unique == 0)
+            continue;
+        resolve_place(plan, run.table, p, run.end);
+        publish_place(plan, run.table, p);
+    }
 }
 
 static void number_unit(void *context, size_t index, size_t worker)
@@ -328,7 +373,7 @@ static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int
     plan->watermark_ms = watermark_ms;
     fr_plan_reserve_rows(plan);
     place_uniques(plan);
-    fr_pool_run(store->pool, (size_t)store->n_configured * plan->n_places, plan_place, plan);
+    fr_pool_run(store->pool, count_runs(plan), plan_run, plan);
     fr_pool_run(store->pool, plan->n_units, number_unit, plan);
     plan->batch = NULL;
     plan->rows = NULL;
@@ -370,17 +415,14 @@ static void mark_planned(const struct fr_plan *plan, struct plan_key *key, struc
     entry->planned = plan->store->plans & bits;
 }
 
-static void resolve_only(void *context, size_t index, size_t worker)
+static void resolve_only(struct fr_plan *plan, uint32_t t, uint32_t p, uint32_t end_place)
 {
-    (void)worker;
-    struct fr_plan *plan = context;
-    uint32_t t = (uint32_t)(index / plan->n_places), p = (uint32_t)(index % plan->n_places);
     struct plan_place *place = &plan->tables[t].places[p];
     struct made_rows made = {.store = plan->store, .table = fr_plan_subtable(plan, t, p)};
     place->sketched.n = 0;
     if (place->n_unique == 0)
         return;
-    resolve_place(plan, t, p);
+    resolve_place(plan, t, p, end_place);
     struct plan_key *keys = plan->tables[t].keys + place->begin;
     const struct fr_entries *entries = &fr_plan_shard(plan, t, p)->entries;
     for (uint32_t u = 0; u < place->n_unique; u++) {
@@ -393,9 +435,18 @@ static void resolve_only(void *context, size_t index, size_t worker)
     give_first_values(&made);
 }
 
+static void resolve_run(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct fr_plan *plan = context;
+    struct run run = run_of(plan, index);
+    for (uint32_t p = run.begin; p < run.end; p++)
+        resolve_only(plan, run.table, p, run.end);
+}
+
 void fr_plan_resolve(struct fr_plan *plan)
 {
-    fr_pool_run(plan->store->pool, (size_t)plan->store->n_configured * plan->n_places, resolve_only, plan);
+    fr_pool_run(plan->store->pool, count_runs(plan), resolve_run, plan);
     plan->store->plans++;
 }
 

@@ -120,6 +120,7 @@ struct plan_table {
 struct plan_worker {
     uint32_t *heads;  /* find-or-add table of the gather pass: number of a key; UINT32_MAX: empty */
     uint64_t *hashes; /* hashes of a unit's occurrences */
+    uint16_t *places; /* the place of each */
 };
 
 struct fr_plan {
@@ -168,7 +169,7 @@ void fr_plan_free_home(struct fr_home_list *home);
 void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t);
 void fr_plan_reserve_rows(struct fr_plan *plan);
 /* Make room for the keys of at most records_max records in each worker's find-or-add table; for the
- * hashes of a unit. */
+ * hashes and places of a unit. */
 void fr_plan_reserve_heads(struct fr_plan *plan, size_t records_max);
 void fr_plan_reserve_hashes(struct fr_plan *plan, size_t unit_max);
 void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups);

@@ -52,6 +52,7 @@ void fr_plan_free(struct fr_plan *plan)
     for (size_t w = 0; w < plan->n_workers; w++) {
         free(plan->workers[w].heads);
         free(plan->workers[w].hashes);
+        free(plan->workers[w].places);
     }
     free(plan->workers);
     fr_plan_free_home(plan->home);
@@ -68,11 +69,11 @@ void fr_plan_free(struct fr_plan *plan)
 
 size_t fr_plan_bytes(const struct fr_plan *plan)
 {
-    size_t bytes =
-        plan->capacity_parts * sizeof(*plan->parts) + plan->capacity_units * sizeof(*plan->units) +
-        plan->capacity_at * sizeof(*plan->at) + plan->capacity_groups * sizeof(*plan->groups) +
-        plan->capacity_samples * sizeof(*plan->clicks) +
-        plan->n_workers * (plan->capacity_heads * sizeof(uint32_t) + plan->capacity_hashes * sizeof(uint64_t));
+    size_t bytes = plan->capacity_parts * sizeof(*plan->parts) + plan->capacity_units * sizeof(*plan->units) +
+                   plan->capacity_at * sizeof(*plan->at) + plan->capacity_groups * sizeof(*plan->groups) +
+                   plan->capacity_samples * sizeof(*plan->clicks) +
+                   plan->n_workers * (plan->capacity_heads * sizeof(uint32_t) +
+                                      plan->capacity_hashes * (sizeof(uint64_t) + sizeof(uint16_t)));
     for (uint32_t t = 0; t < plan->store->n_configured; t++) {
         bytes += plan->tables[t].capacity *
                  (sizeof(struct plan_record) + sizeof(uint32_t) + sizeof(struct plan_key) + sizeof(struct plan_undo));
@@ -184,7 +185,9 @@ void fr_plan_reserve_hashes(struct fr_plan *plan, size_t unit_max)
     plan->capacity_hashes = roomy(unit_max);
     for (size_t w = 0; w < plan->n_workers; w++) {
         free(plan->workers[w].hashes);
+        free(plan->workers[w].places);
         plan->workers[w].hashes = fr_alloc(plan->capacity_hashes, sizeof(uint64_t));
+        plan->workers[w].places = fr_alloc(plan->capacity_hashes, sizeof(uint16_t));
     }
 }
 
