@@ -2,11 +2,11 @@
  * read, so that every restart stops at the same place.
  *
  * Text form: "partitions <n>\n", then one "topic partition end\n" line for each partition. The
- * first line makes it possible to refuse a text that was cut at the end of a line; older texts
- * lack it. A rank whose lanes have no partition fixes the end of none. The end of a file (`file:<path> 0 bytes`) is its size in bytes: a file is read whole
- * and must not have changed since. A partition that the text does not name was added later and
- * is not read. With --until TIME the end is the first record with that Kafka timestamp or a
- * later one.
+ * first line makes it possible to refuse a text that was cut at the end of a line; older texts lack
+ * it. A rank whose lanes have no partition fixes the end of none. The end of a file (`file:<path> 0
+ * bytes`) is its size in bytes: a file is read whole and must not have changed since. A partition
+ * that the text does not name was added later and is not read. With --until TIME the end is the
+ * first record with that Kafka timestamp or a later one.
  *
  * Owner: ingest thread. */
 #include "internal.h"

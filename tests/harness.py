@@ -157,7 +157,8 @@ class Daemon:
     """freshetd with its log in a file; metrics on a free port."""
 
     def __init__(self, config, log, sets=(), arguments=(), env=None, wait_http=True, program=None, stderr=None):
-        command = [program or BUILD / "daemon/freshetd", "--config", config, "--log", "debug", "--set", "metrics.listen=127.0.0.1:0"]
+        programs = program if isinstance(program, list) else [program or BUILD / "daemon/freshetd"]  # a list: a launcher, its arguments, the program
+        command = [*programs, "--config", config, "--log", "debug", "--set", "metrics.listen=127.0.0.1:0"]
         for item in sets:
             command += ["--set", item]
         self.log_path = pathlib.Path(log)

@@ -239,7 +239,7 @@ void fr_trainer_count(struct fr_trainer *trainer, const struct fr_batch *batch)
     fr_trainer_sum(trainer, (uint64_t *)(void *)counts, sizeof(*counts) / sizeof(uint64_t));
     struct fr_err err = {0};
     uint64_t trained = counts->roles[FR_ROLE_TRAIN];
-    if (trained >= (uint64_t)trainer->ranks.n * SAMPLES_END) /* the slices after the batch go by it */
+    if (trained >= (uint64_t)trainer->ranks.n * SAMPLES_END) /* slices go by it */
         (void)fr_trainer_ranks_check(
             trainer,
             fr_err_set(&err, FR_E_CORRUPT,

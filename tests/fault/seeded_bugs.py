@@ -104,7 +104,7 @@ def expect_caught(name, built, temporary, seed):
     kill_loop = [sys.executable, SOURCE / "tests/fault/kill_loop.py", "--freshetd", built / "daemon/freshetd", "--seed", str(seed)]
     ranks = [sys.executable, SOURCE / "tests/integration/ranks.py", "beside"]
     code, output = run(kill_loop if name in KILL_BUGS else ranks, SECONDS,
-                       env={**os.environ, "TMPDIR": str(temporary), "FRESHET_RUN_RANKS": str(built / "tests/ranks/run_ranks")})
+                       env={**os.environ, "TMPDIR": str(temporary), "FRESHET_RUN_RANKS": str(built / "tests/run_ranks")})
     assert code != 0, f"a build that {name} passes its test:\n{output[-3000:]}"
     failures = re.findall(r"^AssertionError: (.*)$", output, re.MULTILINE)
     assert failures and re.search(BUGS[name][1], failures[-1]), f"a build that {name} fails, but not for that:\n{output[-3000:]}"

@@ -3,10 +3,12 @@
 The log, the model and the single process are those of domains.py: 12 domains, every gate and every rule of expiry, quarantine, groups, sequences, two tasks. A run has
 1, 2, 3, 4, 6 or 7 ranks with one or two workers each; with memory for a part of the rows, with a drain on the way, with messages that are seen late, with a wait for a rank. Rows, pending keys and
 gates' counters of all ranks are those of the single state, and so are the ledger, the letters and the counts; each rank has the same parameters, metrics and history.
-In that log slices or a cut follow nearly each batch, so few batches are planned beside the step before; the case `beside` has slices and cuts seldom.
+`processes` and `kills` have the ranks as processes that mpirun starts, and kill some of them. In that log slices or a cut follow nearly each batch, so few batches are planned beside the step before; the case `beside` has slices and cuts seldom.
 """
 import collections
+import contextlib
 import pathlib
+import random
 import signal
 import sys
 
@@ -15,8 +17,9 @@ import confluent_kafka.admin  # noqa: E402
 import domains  # noqa: E402
 from harness import *  # noqa: E402,F403
 
-RUN_RANKS = pathlib.Path(os.environ.get("FRESHET_RUN_RANKS", BUILD / "tests/ranks/run_ranks"))  # another build's, for bugs that must be found
+RUN_RANKS = pathlib.Path(os.environ.get("FRESHET_RUN_RANKS", BUILD / "tests/run_ranks"))  # another build's, for bugs that must be found
 SELDOM = [*(f"tables.{table}.expire.every=24" for table in ("user", "item", "tag")), "ingest.lockstep.epoch_batches=16"]
+KILLS = int(os.environ.get("FRESHET_KILLS", "5"))
 SHARED = ("dense", "dense_state", "metrics", "trainer")  # lines of a private dump that every rank has; the others are of its domains and lanes
 
 
@@ -69,8 +72,51 @@ class Cases:
         self.expected = digest([self.work.path / name])
         self.letters = domains.read_letters(self.kafka, f"{name}.dead")
 
-    def start(self, ranks, workers, sets=(), faults=(), name=None, **options):
-        return self.single.start(name or f"ranks{ranks}", f"threads={workers}", *sets, program=RUN_RANKS, arguments=["--ranks", str(ranks), *faults], **options)
+    def start(self, ranks, workers, sets=(), faults=(), name=None, program=RUN_RANKS, **options):
+        return self.single.start(name or f"ranks{ranks}", f"threads={workers}", *sets, program=program, arguments=["--ranks", str(ranks), *faults], **options)
+
+    def start_processes(self, ranks, name, faults=()):
+        """The same ranks by mpirun. Returns the daemon, and the process of each rank once all have said it."""
+        launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", "--allow-run-as-root", "-n", str(ranks)]
+        daemon = self.start(ranks, 1, faults=["--engine", "mpi", *faults], name=name, program=[*launcher, RUN_RANKS], wait_http=False)
+
+        def pids():
+            return {int(rank): int(pid) for rank, pid in re.findall(r"event=process rank=(\d+) pid=(\d+)", daemon.log())}
+        wait_until(lambda: not daemon.running() or len(pids()) == ranks, "all ranks")
+        return daemon, pids()
+
+    def processes(self):
+        for ranks in (1, 2, 3, 4):
+            begin, name = time.monotonic(), f"processes{ranks}"
+            daemon, pids = self.start_processes(ranks, name)
+            if ranks == 3:  # a rank that is asked to stop stops all
+                wait_until(lambda: not daemon.running() or "event=epoch epoch=5 " in daemon.log(), "epoch 5")
+                os.kill(pids[1], signal.SIGTERM)
+                daemon.expect_exit(0)
+                daemon, pids = self.start_processes(ranks, name)
+            daemon.expect_exit(0)
+            self.compare(name, ranks, begin)
+
+    def kills(self):
+        """A rank or the launcher is killed, or a rank stands still until the deadline, at any time of a run; the next start continues, and the end is that of one process."""
+        draw, ends, kinds = random.Random(int(os.environ.get("FRESHET_SEED", "5"))), collections.Counter(), ("rank", "launcher", "stands", "rank", "rank")
+        for number in range(KILLS):
+            begin, name, kind, ranks = time.monotonic(), f"kills{number}", kinds[number % len(kinds)], 2 + number % 2
+            daemon, pids = self.start_processes(ranks, name, ["--deadline-ms", "1500"])
+            wait_until(lambda: not daemon.running() or daemon.log().count("event=recovered ") == ranks, "all ranks have recovered")
+            time.sleep(draw.random() * 1.5)
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.kill(daemon.process.pid if kind == "launcher" else pids[draw.randrange(ranks)], signal.SIGSTOP if kind == "stands" else signal.SIGKILL)
+            code = daemon.wait_exit()
+            assert code in {"rank": (0, 137), "launcher": (0, -signal.SIGKILL), "stands": (0, 75)}[kind], (kind, code, daemon.log()[-2000:])
+            ends[f"{kind}: {code}"] += 1
+            for pid in pids.values():
+                wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), f"process {pid} is gone")
+            daemon, pids = self.start_processes(ranks, name)
+            daemon.expect_exit(0)
+            ends.update("epochs agreed" for _ in re.findall("event=epochs_agreed", daemon.log()))
+            self.compare(name, ranks, begin)
+        print(f"   {dict(ends)}", flush=True)
 
     def compare(self, name, ranks, begin):
         states = [self.work.path / name / f"rank-{rank}" for rank in range(ranks)]
@@ -209,7 +255,7 @@ class Cases:
 def main():
     with Workspace() as work, Kafka() as kafka:
         # the last one changes what is expected
-        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "malformed", "error", "beside"])
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "processes", "kills", "malformed", "error", "beside"])
 
 
 main()

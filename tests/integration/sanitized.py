@@ -39,7 +39,7 @@ def main():
         out = tool("verify", "--state-dir", work.path / "lockstep", "--brokers", kafka.address, "--topic", "lockstep.delta")[1]
         print(out.strip().splitlines()[-1])
         work.daemon(config, work.path / "ranks.log", [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'ranks'}", "export.topic=ranks.delta", "scale.domains=3", "ingest.batch_warmup.first=64",
-                                                      "epoch=100ms"], ["--ranks", "3", "--delay-us", "100", "--seed", "1", "--until", "end"], program=BUILD / "tests/ranks/run_ranks",
+                                                      "epoch=100ms"], ["--ranks", "3", "--delay-us", "100", "--seed", "1", "--until", "end"], program=BUILD / "tests/run_ranks",
                     wait_http=False).expect_exit(0)
         ends = [json.loads(tool("dump", "--state-dir", work.path / "ranks" / f"rank-{rank}")[1].splitlines()[-1])["samples"] for rank in range(3)]
         assert ends == [COUNT] * 3, ends

@@ -1,7 +1,8 @@
-/* run_ranks: the N ranks of a job as threads of one process, each a whole service with its own
- * state directory, ingest, loops and HTTP address. The ranks reach each other by the threads back
- * end of the exchange, which can delay what they send, and let a rank hang in a vote about an
- * epoch. A test program: nothing of it is installed.
+/* run_ranks: the N ranks of a job, each a whole service with its own state directory, ingest, loops
+ * and HTTP address: as threads of one process, or, with --engine mpi, this one as one of N
+ * processes that mpirun starts. The ranks reach each other by the threads back end of the exchange,
+ * which can delay what they send, and let a rank hang in a vote about an epoch. A test program:
+ * nothing of it is installed.
  *
  * Rank r has the options of the configuration, with state_dir STATE_DIR/rank-r, export.topic
  * TOPIC.r and a free port. A signal is received by one rank, and the roll call gives its stop to
@@ -18,10 +19,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "exchange/mpi.h"
 #include "exchange/threads.h"
 #include "process_limits.h"
 #include "progress.h"
@@ -38,7 +41,7 @@ struct arguments {
     size_t n_sets;
     uint64_t ranks, delay_us, seed, deadline_ms;
     uint64_t hang_rank, hang_call; /* of the calls of votes; 0: none hangs */
-    bool until_end, verbose;
+    bool until_end, verbose, mpi;
 };
 
 struct rank {
@@ -57,7 +60,7 @@ struct job {
 
 static const char usage[] =
     "run_ranks --config FILE --ranks N [--set path=value]... [--until end] [--delay-us MOST] [--seed N] [--log LEVEL]\n"
-    "          [--deadline-ms N] [--hang-rank R --hang-vote CALL]\n";
+    "          [--deadline-ms N] [--hang-rank R --hang-vote CALL] [--engine threads|mpi]\n";
 
 static bool parse(int argc, char **argv, struct arguments *out)
 {
@@ -77,6 +80,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             out->hang_rank = strtoull(value, NULL, 10);
         else if (strcmp(name, "--hang-vote") == 0)
             out->hang_call = strtoull(value, NULL, 10);
+        else if (strcmp(name, "--engine") == 0)
+            out->mpi = strcmp(value, "mpi") == 0;
         else if (strcmp(name, "--until") == 0 && strcmp(value, "end") == 0)
             out->until_end = true;
         else if (strcmp(name, "--log") == 0)
@@ -119,9 +124,10 @@ static void fail(struct rank *rank, enum fr_status status, const struct fr_err *
     char quoted[2200];
     int code = fr_exit_code(status), none = FR_EXIT_OK;
     bool first = atomic_compare_exchange_strong(&rank->job->first_code, &none, code);
-    fr_exchange_stop(rank->service.options.exchange, code);
     fr_log(first ? FR_LOG_ERROR : FR_LOG_INFO, "ranks", "stopped", "rank=%u first=%d code=%d status=%s reason=%s",
            rank->number, first, code, fr_status_name(status), fr_log_quote(quoted, sizeof(quoted), err->text));
+    fr_log_flush(); /* MPI may end the process at once */
+    fr_exchange_stop(rank->service.options.exchange, code);
 }
 
 static void log_drained(struct rank *rank)
@@ -152,6 +158,43 @@ static void *rank_main(void *self)
     return NULL;
 }
 
+static void prepare_rank(struct rank *rank, uint32_t number, struct job *job, const struct arguments *arguments,
+                         struct fr_exchange *exchange)
+{
+    rank->number = number;
+    rank->job = job;
+    rank->service.conf = rank->conf;
+    rank->service.clock = fr_clock_system();
+    rank->service.options.config = arguments->config;
+    rank->service.options.until_end = arguments->until_end;
+    rank->service.options.exchange = exchange;
+}
+
+/* Runs this process's rank to its end. Returns the exit code. */
+static int run_mpi(struct arguments *arguments, const struct fr_conf *common)
+{
+    const struct fr_exchange_mpi_options options = {.deadline_ns = arguments->deadline_ms * 1000000, .workers = 1};
+    struct job job = {.first_code = FR_EXIT_OK};
+    struct rank rank = {0};
+    struct fr_exchange *exchange = NULL;
+    struct fr_err err = {0};
+    enum fr_status status = fr_exchange_mpi_open(&options, &exchange, &err);
+    if (status == FR_OK && fr_exchange_size(exchange) != arguments->ranks)
+        status = fr_err_set(&err, FR_E_INVALID, "mpirun has started %" PRIu32 " ranks", fr_exchange_size(exchange));
+    if (status != FR_OK) {
+        fr_log(FR_LOG_ERROR, "ranks", "no_job", "reason=\"%s\"", err.text);
+        return fr_exit_code(status);
+    }
+    if (!(rank.conf = load_rank(arguments, common, fr_exchange_rank(exchange))))
+        return FR_EXIT_CONFIG;
+    prepare_rank(&rank, fr_exchange_rank(exchange), &job, arguments, exchange);
+    fr_log(FR_LOG_INFO, "ranks", "process", "rank=%" PRIu32 " pid=%d", rank.number, (int)getpid());
+    rank_main(&rank);
+    fr_exchange_free(exchange); /* does not return after an error */
+    fr_conf_free(rank.conf);
+    return atomic_load(&job.first_code);
+}
+
 /* Runs all ranks to their ends. Returns the exit code. */
 static int run(struct rank *ranks, const struct arguments *arguments)
 {
@@ -166,13 +209,7 @@ static int run(struct rank *ranks, const struct arguments *arguments)
     struct job job = {.first_code = FR_EXIT_OK};
     for (uint32_t r = 0; r < options.ranks; r++) {
         struct rank *rank = &ranks[r];
-        rank->number = r;
-        rank->job = &job;
-        rank->service.conf = rank->conf;
-        rank->service.clock = fr_clock_system();
-        rank->service.options.config = arguments->config;
-        rank->service.options.until_end = arguments->until_end;
-        rank->service.options.exchange = fr_exchange_group_rank(group, r);
+        prepare_rank(rank, r, &job, arguments, fr_exchange_group_rank(group, r));
         FR_CHECK(fr_thread_start(&rank->thread, "rank", rank_main, rank));
     }
     while (atomic_load(&job.n_ended) < options.ranks) {
@@ -215,10 +252,10 @@ int main(int argc, char **argv)
     bool loaded = common != NULL;
     if (loaded)
         (void)mkdir(common->state_dir, 0700); /* the services make their own below */
-    for (uint32_t r = 0; loaded && r < arguments.ranks; r++)
+    for (uint32_t r = 0; loaded && !arguments.mpi && r < arguments.ranks; r++)
         loaded = (ranks[r].conf = load_rank(&arguments, common, r)) != NULL;
     if (loaded)
-        code = run(ranks, &arguments);
+        code = arguments.mpi ? run_mpi(&arguments, common) : run(ranks, &arguments);
     for (uint32_t r = 0; r < arguments.ranks; r++)
         fr_conf_free(ranks[r].conf);
     fr_conf_free(common);

@@ -127,7 +127,7 @@ FR_CASE(facts_that_no_batch_has_are_refused)
         struct fr_facts facts = facts_of(s, forged[i]);
         assert_int_equal(s->trainer.ranks.failure.status, FR_E_CORRUPT);
         assert_non_null(strstr(s->trainer.ranks.failure.text, "rank 2 says"));
-        assert_true(facts.n_samples == 4 && facts.n_trained == 3 && facts.latest_ms == 40); /* its own */
+        assert_true(facts.n_samples == 4 && facts.n_trained == 3 && facts.latest_ms == 40);
         scene_free(s);
     }
 }
