@@ -501,7 +501,7 @@ static const struct fr_device_api api = {
     .ops = &fr_device_table,
 };
 
-extern "C" __attribute__((visibility("default"))) const struct fr_device_api *fr_device_plugin(void)
+extern "C" __attribute__((visibility("default"))) const void *fr_device_plugin(void)
 {
     return &api;
 }

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct fr_device_api *fr_device_plugin(void);
+const void *fr_device_plugin(void);
 
-const struct fr_device_api *fr_device_plugin(void)
+const void *fr_device_plugin(void)
 {
     const char *failure = getenv("FRESHET_EMULATED_FAILURE");
     const char *calls = failure ? strchr(failure, ':') : NULL;

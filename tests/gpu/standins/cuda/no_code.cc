@@ -36,7 +36,7 @@ bool fr_device_record(struct fr_recording *, const struct fr_started *, const vo
 
 int main(void)
 {
-    const struct fr_device_api *plugin = fr_device_plugin();
+    const auto *plugin = static_cast<const struct fr_device_api *>(fr_device_plugin());
     struct fr_device_queue *queue = NULL;
     struct fr_err err = {};
     standin_code = cudaErrorNoKernelImageForDevice;

@@ -222,8 +222,7 @@ struct fr_device_api {
 };
 enum { FR_DEVICE_MARKS = 8, FR_DEVICE_ROWS_MAX = 1 << 30 };
 
-/* The plug-in's one exported function. */
-typedef const struct fr_device_api *fr_device_plugin_function(void);
+/* The plug-in's one exported function (base/plugin.h), which returns a struct fr_device_api. */
 #define FR_DEVICE_PLUGIN "fr_device_plugin"
 
 /* Loads the plug-in from `path`, or, if that is NULL, libfreshet_cuda.so from the program's folder,
