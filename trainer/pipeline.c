@@ -58,9 +58,10 @@ enum { IDLE_SLICE_NS = 250000000 };
 void fr_pipeline_release(struct fr_trainer *trainer)
 {
     struct fr_pipeline *pipeline = &trainer->pipeline;
-    if (pipeline->current != trainer->ranks.nothing)
+    if (!fr_pipeline_is_nothing(trainer, pipeline->current))
         fr_batch_free(pipeline->current);
-    fr_batch_free(pipeline->next);
+    if (!fr_pipeline_is_nothing(trainer, pipeline->next))
+        fr_batch_free(pipeline->next);
     fr_store_rows_free(pipeline->plan.rows);
     fr_store_rows_free(pipeline->early.rows);
 }
@@ -74,6 +75,18 @@ enum fr_status fr_pipeline_await_next(struct fr_trainer *trainer, uint64_t wait_
     enum fr_status status = fr_ring_pop(trainer->options.full, &item, wait_ns);
     pipeline->next = item;
     return status;
+}
+
+bool fr_pipeline_is_nothing(const struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    return batch && (batch == trainer->ranks.nothing[0] || batch == trainer->ranks.nothing[1]);
+}
+
+void fr_pipeline_next_is_nothing(struct fr_trainer *trainer)
+{
+    struct fr_pipeline *pipeline = &trainer->pipeline;
+    FR_CHECK(!pipeline->next);
+    pipeline->next = trainer->ranks.nothing[pipeline->current == trainer->ranks.nothing[0]];
 }
 
 uint64_t fr_pipeline_dirty_bytes(const struct fr_trainer *trainer)

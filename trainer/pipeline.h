@@ -72,6 +72,10 @@ bool fr_pipeline_allows(enum fr_pipeline_state from, enum fr_pipeline_move move)
 /* Pops the next batch from the ring, unless that was done already. FR_AGAIN: none came within
  * wait_ns. FR_EOF: the ring is closed and empty. */
 enum fr_status fr_pipeline_await_next(struct fr_trainer *trainer, uint64_t wait_ns) FR_MUST_CHECK;
+/* Where this rank has no batch: gives it one without samples as the next one, and tells such a
+ * batch from others; the batch may be NULL. */
+void fr_pipeline_next_is_nothing(struct fr_trainer *trainer);
+bool fr_pipeline_is_nothing(const struct fr_trainer *trainer, const struct fr_batch *batch);
 /* Whether expiry slices are due between the current batch, if all of it is accepted, and the next
  * one. */
 bool fr_pipeline_slices_due(const struct fr_trainer *trainer);

@@ -130,6 +130,8 @@ static void look(struct fr_trainer *trainer)
     trainer->ranks.ahead = false;
     if (trainer->history.watermark_ms == INT64_MIN)
         return;
+    if (trainer->ranks.ended && !pipeline->next) /* it takes part in the batches of others */
+        fr_pipeline_next_is_nothing(trainer);
     bool can = !fr_pipeline_slices_due(trainer) && fr_pipeline_await_next(trainer, 0) == FR_OK &&
                fr_own_can_plan_next(trainer, fr_mono_ns(trainer->options.clock));
     trainer->ranks.ahead = fr_trainer_agree_next(trainer, can ? pipeline->next : NULL, &pipeline->early.facts);

@@ -123,7 +123,8 @@ static void open_ranks(struct fr_trainer *trainer)
         return;
     FR_CHECK(trainer->ranks.n <= fr_conf_domains(trainer->conf) && !trainer->options.device);
     trainer->provider = &fr_rank_rows;
-    trainer->ranks.nothing = fr_batch_new(trainer->conf);
+    for (size_t i = 0; i < FR_ARRAY_LEN(trainer->ranks.nothing); i++)
+        trainer->ranks.nothing[i] = fr_batch_new(trainer->conf);
 }
 
 static void release_ranks(struct fr_ranks *ranks)
@@ -138,7 +139,8 @@ static void release_ranks(struct fr_ranks *ranks)
     }
     fr_buffer_release(&ranks->answers);
     fr_buffer_release(&ranks->sums);
-    fr_batch_free(ranks->nothing);
+    for (size_t i = 0; i < FR_ARRAY_LEN(ranks->nothing); i++)
+        fr_batch_free(ranks->nothing[i]);
     fr_exchange_free(ranks->self);
     free(ranks->rolls);
 }
@@ -233,7 +235,7 @@ static enum fr_status train_next(struct fr_trainer *trainer, struct fr_err *err)
 {
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
     if (!trainer->pipeline.next)
-        trainer->pipeline.next = trainer->ranks.nothing;
+        fr_pipeline_next_is_nothing(trainer);
     fr_pipeline_move(trainer, FR_MOVE_TAKE);
     struct fr_batch *batch = trainer->pipeline.current;
     trainer->sift.batch = (struct fr_sift_batch){0};
@@ -262,7 +264,7 @@ static enum fr_status conclude(struct fr_trainer *trainer, const struct fr_batch
         return status;
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
     fr_trainer_log_left_out(trainer, batch);
-    if (batch != trainer->ranks.nothing)
+    if (!fr_pipeline_is_nothing(trainer, batch))
         trainer->options.stream.applied(trainer->options.stream.self, batch);
     fr_pipeline_move(trainer, FR_MOVE_CONCLUDE);
     fr_trainer_add_to_epoch(trainer);
@@ -283,7 +285,7 @@ static enum fr_status return_batch(struct fr_trainer *trainer)
         /* this batch only marks the end of the stream */
         fr_pipeline_move(trainer, FR_MOVE_CONCLUDE);
     }
-    if (batch == trainer->ranks.nothing)
+    if (fr_pipeline_is_nothing(trainer, batch))
         return FR_OK;
     if (batch->end_of_stream && trainer->ranks.n > 1)
         trainer->ranks.ended = true; /* other ranks may have batches */
@@ -346,7 +348,9 @@ static uint64_t batch_wait_ns(const struct fr_trainer *trainer)
  * the next batch waits for the cut. */
 static uint32_t flags_while_reading(struct fr_trainer *trainer, uint64_t now_ns)
 {
-    uint32_t flags = trainer->ranks.ended ? FR_ROLL_ENDED | flags_of_news(trainer) : 0;
+    /* news of a rank that reads count if another one is asked to stop */
+    uint32_t flags = trainer->ranks.n > 1 ? flags_of_news(trainer) : 0;
+    flags |= trainer->ranks.ended ? FR_ROLL_ENDED : 0;
     /* If a cut is due on some rank, the others make room for it, too, because their own reasons for
      * one may come much later. */
     if (fr_trainer_cut_due(trainer, now_ns, false) || some_rank_said(trainer, FR_ROLL_DUE)) {

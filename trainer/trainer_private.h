@@ -169,7 +169,7 @@ struct fr_trainer {
         bool waits;                          /* training waits for a rank, since wait_since_ns */
         uint64_t wait_since_ns;              /* monotonic time of its first call */
         bool ended;                          /* this rank's streams have ended */
-        struct fr_batch *nothing;            /* taken where this rank has no batch */
+        struct fr_batch *nothing[2];         /* taken in turn where this rank has no batch */
         /* What all ranks together had in the batch that was trained last (agree.c). */
         struct fr_batch_counts {
             uint64_t n_samples, n_positions, roles[FR_ROLES];
