@@ -97,6 +97,11 @@ static void check_domains(struct fr_loader *loader, const struct fr_node *root)
                   ": a partition must lie in one domain; expected a divisor of export.partitions, or set that to a "
                   "multiple of %" PRIu32 " (fixed once the state is made)",
                   conf->domains, conf->export_.partitions, conf->domains);
+    if (conf->ranks > conf->domains)
+        fr_refuse(loader, scale, "scale.ranks",
+                  "%" PRIu32 ", and scale.domains is %" PRIu32
+                  ": each rank needs a domain; expected at most that, or more domains (fixed once the state is made)",
+                  conf->ranks, conf->domains);
     if (conf->domains > 1 && conf->device == FR_DEVICE_CUDA)
         fr_refuse(
             loader, scale, "scale.domains",

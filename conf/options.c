@@ -497,11 +497,16 @@ const struct fr_option fr_options[] = {
     RANGED(U32, "insight.importance", IN(fr_conf, insight.importance), 0, 1000000, "0",
            "every so many batches, measure how far AUC falls without each slot: one forward pass a slot; 0: never"),
 
-    GROUP("scale", "the parts that a state can be divided into"),
+    GROUP("scale", "the parts that a state can be divided into, and the processes that train them together"),
     RANGED(U32, "scale.domains", IN(fr_conf, domains), 1, FR_DOMAINS_MAX, "1",
            "key ranges of tables, and as many lanes of samples whose gradients are summed apart; divides "
            "`export.partitions`; more than 1: on the CPU",
            .quiet = true, .fixed = "tables, limits and sums are divided by it", .as = "domains", .top = TRAINING),
+    RANGED(U32, "scale.ranks", IN(fr_conf, ranks), 1, FR_DOMAINS_MAX, "1",
+           "processes that train one model together, which a launcher of MPI starts: `mpirun -n RANKS freshetd "
+           "--config FILE`; at most `scale.domains`; a state keeps its number of ranks in this version"),
+    RANGED(DURATION, "scale.deadline", IN(fr_conf, rank_deadline_ms), SECOND, HOUR, "20s",
+           "the longest wait for another rank; after it the job ends with exit 75, to be started again"),
 
     GROUP("optimizer.sgd", "plain stochastic gradient descent"),
     RATE("sgd", "0.01", "step"),

@@ -25,6 +25,7 @@
 #include "base/trace.h"
 #include "config_check.h"
 #include "init_command.h"
+#include "job.h"
 #include "process_limits.h"
 #include "progress.h"
 #include "service.h"
@@ -242,6 +243,15 @@ static int log_stopped(enum fr_status status, const struct fr_err *err)
     return code;
 }
 
+/* Ends all ranks of the job with a code. MPI may end this process at once. */
+static void end_job(struct fr_exchange *exchange, int code)
+{
+    if (!exchange)
+        return;
+    fr_log_flush();
+    fr_exchange_stop(exchange, code);
+}
+
 static void end_trace(const char *path)
 {
     struct fr_err err = {0};
@@ -269,10 +279,12 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
         status = fr_service_run(service, &err);
     int code = FR_EXIT_OK;
     char text[2200] = "";
-    if (status != FR_OK) /* logged before the close, which may fail after such an error */
+    if (status != FR_OK) { /* logged before the close, which may fail after such an error */
         code = log_stopped(status, &err);
-    else
+        end_job(service->options.exchange, code);
+    } else {
         fr_progress_end(service, text, sizeof(text));
+    }
     bool closed = close_in_time(service);
     end_trace(arguments->trace);
     /* this must be the last line, because no other thread is left to write the log */
@@ -400,7 +412,7 @@ static bool name_sets(const struct fr_conf *conf, const char *name, char sets[AS
         snprintf(sets[1], AS_BYTES, "state_dir=%.*s%s", (int)above, dir, name),
         snprintf(sets[2], AS_BYTES, "export.topic=%s.delta", name),
         snprintf(sets[3], AS_BYTES, "ingest.dead_letter_topic=%s.dead", name),
-        snprintf(sets[4], AS_BYTES, "metrics.listen=%s%s%s:0", ipv6 ? "[" : "", conf->metrics.listen_host,
+        snprintf(sets[4], AS_BYTES, "metrics.listen=\"%s%s%s:0\"", ipv6 ? "[" : "", conf->metrics.listen_host,
                  ipv6 ? "]" : ""),
     };
     for (size_t i = 0; i < AS_SETS; i++)
@@ -411,46 +423,119 @@ static bool name_sets(const struct fr_conf *conf, const char *name, char sets[AS
     return true;
 }
 
-static enum fr_status load(const struct arguments *arguments, struct fr_conf **out, struct fr_buffer *warnings,
-                           struct fr_buffer *problems)
+/* All --set: those of --as, the operator's, those of a rank. */
+struct sets {
+    char as[AS_SETS][AS_BYTES], job[FR_JOB_SETS][FR_JOB_SET_BYTES];
+    const char *all[AS_SETS + SETS_MAX + FR_JOB_SETS];
+    size_t n;
+};
+
+static void add_sets(struct sets *sets, const char *const *more, size_t n)
+{
+    memcpy(sets->all + sets->n, more, n * sizeof(more[0]));
+    sets->n += n;
+}
+
+/* Loads the configuration, in place of *out. */
+static enum fr_status load_sets(const struct arguments *arguments, const struct sets *sets, struct fr_conf **out,
+                                struct fr_buffer *warnings, struct fr_buffer *problems)
 {
     struct fr_conf_load_options options = {
-        .path = arguments->service.config, .sets = arguments->sets, .n_sets = arguments->n_sets, .warnings = warnings};
-    enum fr_status status = fr_conf_load(&options, out, problems);
-    if (status != FR_OK || !arguments->as)
-        return status;
-    char own[AS_SETS][AS_BYTES];
-    const char *sets[AS_SETS + SETS_MAX];
-    bool fits = name_sets(*out, arguments->as, own, problems);
+        .path = arguments->service.config, .sets = sets->all, .n_sets = sets->n, .warnings = warnings};
     fr_conf_free(*out);
     *out = NULL;
-    if (!fits)
-        return FR_E_INVALID;
-    for (size_t i = 0; i < AS_SETS; i++)
-        sets[i] = own[i];
-    memcpy(sets + AS_SETS, arguments->sets, arguments->n_sets * sizeof(sets[0]));
-    options.sets = sets;
-    options.n_sets = AS_SETS + arguments->n_sets;
     fr_buffer_clear(warnings);
     return fr_conf_load(&options, out, problems);
 }
 
-static int load_and_run(const struct arguments *arguments)
+static enum fr_status load(const struct arguments *arguments, struct sets *sets, struct fr_conf **out,
+                           struct fr_buffer *warnings, struct fr_buffer *problems)
+{
+    const char *as[AS_SETS];
+    add_sets(sets, arguments->sets, arguments->n_sets);
+    enum fr_status status = load_sets(arguments, sets, out, warnings, problems);
+    if (status != FR_OK || !arguments->as)
+        return status;
+    if (!name_sets(*out, arguments->as, sets->as, problems))
+        return FR_E_INVALID;
+    for (size_t i = 0; i < AS_SETS; i++)
+        as[i] = sets->as[i];
+    sets->n = 0;
+    add_sets(sets, as, AS_SETS);
+    add_sets(sets, arguments->sets, arguments->n_sets);
+    return load_sets(arguments, sets, out, warnings, problems);
+}
+
+/* ---- a job of several ranks ---- */
+
+static enum fr_status join_job(struct arguments *arguments, const struct fr_conf *conf, struct fr_err *err)
+{
+    enum fr_status status = fr_job_check_directory(conf->state_dir, conf->ranks, err);
+    if (status != FR_OK || conf->ranks == 1)
+        return status;
+    if (arguments->service.restore || arguments->service.left_timeline)
+        return fr_err_set(err, FR_E_INVALID,
+                          "--restore and --new-timeline are for one rank in this version, and scale.ranks is %" PRIu32,
+                          conf->ranks);
+    return fr_job_join(conf, &arguments->service.exchange, err);
+}
+
+/* Loads the configuration again, with what is this rank's own. */
+static bool load_rank(const struct arguments *arguments, struct sets *sets, struct fr_conf **conf,
+                      struct fr_buffer *warnings)
+{
+    struct fr_buffer problems = {0};
+    const char *job[FR_JOB_SETS];
+    bool loaded = fr_job_sets(*conf, fr_exchange_rank(arguments->service.exchange), sets->job, &problems);
+    for (size_t i = 0; i < FR_JOB_SETS; i++)
+        job[i] = sets->job[i];
+    add_sets(sets, job, FR_JOB_SETS);
+    loaded = loaded && load_sets(arguments, sets, conf, warnings, &problems) == FR_OK;
+    fr_log_text((const char *)problems.data, problems.size);
+    fr_buffer_release(&problems);
+    return loaded;
+}
+
+/* Runs the loaded configuration, alone or as a rank. Returns the exit code. */
+static int run_loaded(struct arguments *arguments, struct sets *sets, struct fr_conf **conf, struct fr_buffer *warnings)
+{
+    struct fr_err err = {0};
+    char label[200];
+    int code = FR_EXIT_CONFIG;
+    bool runs = !arguments->check && !arguments->print_config;
+    snprintf(label, sizeof(label), "model=%s", (*conf)->model);
+    fr_log_set_label(label);
+    enum fr_status status = runs ? join_job(arguments, *conf, &err) : FR_OK;
+    struct fr_exchange *exchange = arguments->service.exchange;
+    if (status != FR_OK) {
+        code = log_stopped(status, &err);
+    } else if (!exchange) {
+        code = run_command(*conf, arguments, warnings);
+    } else if (load_rank(arguments, sets, conf, warnings)) {
+        snprintf(label, sizeof(label), "model=%s rank=%" PRIu32, (*conf)->model, fr_exchange_rank(exchange));
+        fr_log_set_label(label);
+        code = run_command(*conf, arguments, warnings);
+    }
+    if (code != FR_EXIT_OK)
+        end_job(exchange, code);
+    fr_exchange_free(exchange); /* does not return after the end of the job */
+    return code;
+}
+
+static int load_and_run(struct arguments *arguments)
 {
     struct fr_conf *conf = NULL;
     struct fr_buffer problems = {0}, warnings = {0};
+    struct sets *sets = fr_alloc(1, sizeof(*sets));
     int code = FR_EXIT_CONFIG;
-    if (load(arguments, &conf, &warnings, &problems) != FR_OK) {
+    if (load(arguments, sets, &conf, &warnings, &problems) != FR_OK)
         fr_log_text((const char *)problems.data, problems.size);
-    } else {
-        char label[160];
-        snprintf(label, sizeof(label), "model=%s", conf->model);
-        fr_log_set_label(label);
-        code = run_command(conf, arguments, &warnings);
-    }
+    else
+        code = run_loaded(arguments, sets, &conf, &warnings);
     fr_buffer_release(&problems);
     fr_buffer_release(&warnings);
     fr_conf_free(conf);
+    free(sets);
     return code;
 }
 

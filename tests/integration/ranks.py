@@ -85,6 +85,15 @@ class Cases:
         wait_until(lambda: not daemon.running() or len(pids()) == ranks, "all ranks")
         return daemon, pids()
 
+    def daemons(self):
+        """freshetd itself, by mpirun."""
+        for ranks in (2, 3):
+            begin, name = time.monotonic(), f"daemons{ranks}"
+            launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", "--allow-run-as-root", "-n", str(ranks), BUILD / "daemon/freshetd"]
+            daemon = self.single.start(name, "threads=1", f"scale.ranks={ranks}", program=launcher, wait_http=False)
+            daemon.expect_exit(0)
+            self.compare(name, ranks, begin, [self.work.path / name / f"rank-{rank}of{ranks}" for rank in range(ranks)])
+
     def processes(self):
         for ranks in (1, 2, 3, 4):
             begin, name = time.monotonic(), f"processes{ranks}"
@@ -118,8 +127,8 @@ class Cases:
             self.compare(name, ranks, begin)
         print(f"   {dict(ends)}", flush=True)
 
-    def compare(self, name, ranks, begin):
-        states = [self.work.path / name / f"rank-{rank}" for rank in range(ranks)]
+    def compare(self, name, ranks, begin, states=None):
+        states = states or [self.work.path / name / f"rank-{rank}" for rank in range(ranks)]
         held = digest(states)
         for key, value in self.expected.items():
             # sections of domains that are equal have the hash of one of them, others that of all
@@ -255,7 +264,7 @@ class Cases:
 def main():
     with Workspace() as work, Kafka() as kafka:
         # the last one changes what is expected
-        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "processes", "kills", "malformed", "error", "beside"])
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "processes", "daemons", "kills", "malformed", "error", "beside"])
 
 
 main()

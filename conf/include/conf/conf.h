@@ -377,6 +377,8 @@ struct fr_conf {
     /* D: key ranges (domains) and sample streams (lanes) of the state; 1 if not given. Divides
      * export_.partitions. */
     uint32_t domains;
+    uint32_t ranks;           /* processes that train the model together, at most `domains`; 1 */
+    int64_t rank_deadline_ms; /* the longest wait for another rank */
 };
 
 /* Returns the number of domains: at least 1, also of a conf that did not come from the loader. */
