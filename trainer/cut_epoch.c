@@ -171,30 +171,6 @@ uint64_t fr_trainer_produced_bytes(const struct fr_trainer *trainer)
 
 /* ---- what goes into an epoch ---- */
 
-static void announce(struct fr_trainer *trainer, struct fr_stage *stage, bool with_model, bool with_dense)
-{
-    struct fr_announcement *out = fr_alloc(1, sizeof(*out));
-    bool lockstep = trainer->conf->ingest.lockstep;
-    int64_t watermark_ms = trainer->history.watermark_ms == INT64_MIN ? 0 : trainer->history.watermark_ms;
-    out->watermark_ms = watermark_ms;
-    out->samples = trainer->history.samples;
-    out->wall_ms = lockstep ? watermark_ms : fr_wall_ms(trainer->options.clock);
-    out->publish_model = with_model;
-    out->publish_dense = with_dense;
-    out->n_tasks = trainer->conf->n_tasks;
-    for (uint32_t i = 0; i < out->n_tasks; i++) {
-        struct fr_auc_result result;
-        fr_task_metrics_lifetime(trainer->measuring.tasks[i], &result);
-        snprintf(out->tasks[i].task, sizeof(out->tasks[i].task), "%s", trainer->conf->tasks[i].name);
-        out->tasks[i].auc = result.auc;
-    }
-    out->n_offsets = trainer->options.stream.offsets(trainer->options.stream.self, &out->offsets);
-    if (trainer->options.stream.snapshot)
-        trainer->options.stream.snapshot(trainer->options.stream.self, &out->snapshot);
-    fr_announcement_encode(out, fr_stage_section(stage, "announce"));
-    free(out);
-}
-
 /* Whether every change of a dense parameter is published. */
 static bool dense_published(const struct fr_trainer *trainer)
 {
@@ -300,6 +276,16 @@ enum fr_status fr_trainer_reserve_stage(struct fr_trainer *trainer, uint64_t wai
     return popped;
 }
 
+/* Whether the epoch that is cut publishes the model and the parameters. */
+static void choose_published(const struct fr_trainer *trainer, bool last, uint64_t now_ns, struct fr_announcement *out)
+{
+    const struct fr_cuts *cuts = &trainer->cuts;
+    bool due = last || trainer->conf->ingest.lockstep || dense_wanted(trainer) ||
+               now_ns - cuts->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
+    out->publish_model = trainer->epoch == 0 || cuts->other_model;
+    out->publish_dense = out->publish_model || (due && !dense_published(trainer));
+}
+
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last)
 {
     struct fr_cuts *cuts = &trainer->cuts;
@@ -308,15 +294,15 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last)
     FR_CHECK(stage);
     cuts->stage = NULL;
     fr_pipeline_move(trainer, FR_MOVE_INTERRUPT);
-    if (trainer->provider->fetch(trainer) != FR_OK)
+    struct fr_announcement *announced = fr_alloc(1, sizeof(*announced));
+    choose_published(trainer, last, begin_ns, announced);
+    if (trainer->provider->fetch(trainer) != FR_OK || fr_trainer_announce(trainer, announced) != FR_OK) {
+        free(announced);
         return FR_AGAIN; /* the next step reports the failure; nothing needs the stage any more */
+    }
+    bool with_model = announced->publish_model, with_dense = announced->publish_dense;
     fr_stage_clear(stage);
 
-    bool lockstep = trainer->conf->ingest.lockstep;
-    bool with_model = trainer->epoch == 0 || cuts->other_model;
-    bool dense_due = last || lockstep || dense_wanted(trainer) ||
-                     begin_ns - cuts->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
-    bool with_dense = with_model || (dense_due && !dense_published(trainer));
     trainer->epoch++;
     trainer->history.closed = last;
     stage->epoch = trainer->epoch;
@@ -328,7 +314,8 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last)
     stage->cut_mono_ns = begin_ns;
     stage->last = last;
     trainer->provider->cut(trainer, stage);
-    announce(trainer, stage, with_model, with_dense);
+    fr_announcement_encode(announced, fr_stage_section(stage, "announce"));
+    free(announced);
     stage_dense(trainer, stage, with_dense, with_model);
     cuts->other_model = false;
     trainer->options.stream.stage(trainer->options.stream.self, fr_stage_section(stage, "positions"));

@@ -137,6 +137,7 @@ static void release_ranks(struct fr_ranks *ranks)
         fr_buffer_release(&ranks->values[r]);
         fr_buffer_release(&ranks->late[r]);
     }
+    fr_trainer_announced_release(&ranks->announced);
     fr_buffer_release(&ranks->answers);
     fr_buffer_release(&ranks->sums);
     for (size_t i = 0; i < FR_ARRAY_LEN(ranks->nothing); i++)

@@ -186,6 +186,10 @@ struct fr_trainer {
         const struct fr_home_rows *home, *next_home;
         bool ahead;                      /* all ranks plan the next batch beside the step */
         struct fr_rank_samples *samples; /* of measure.c */
+        struct fr_announced {            /* of announce.c */
+            struct fr_arena arena;       /* memory of one rank's offsets */
+            struct fr_buffer offsets;    /* struct fr_announced_offset [], those of all ranks */
+        } announced;
     } ranks;
     const struct fr_provider *provider;
     struct fr_pipeline pipeline;
@@ -263,6 +267,12 @@ enum fr_status fr_trainer_reserve_stage(struct fr_trainer *trainer, uint64_t wai
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last) FR_MUST_CHECK;
 /* Updates fr_trainer_dense_since after a cut or a restore. */
 void fr_trainer_update_dense_since(struct fr_trainer *trainer);
+/* announce.c */
+/* Fills in what the epoch that is cut announces, except publish_model and publish_dense, which the
+ * caller has set and which become those of rank 0. All ranks call it together. out->offsets is
+ * valid until the next call. An error is kept for fr_trainer_failure. */
+enum fr_status fr_trainer_announce(struct fr_trainer *trainer, struct fr_announcement *out) FR_MUST_CHECK;
+void fr_trainer_announced_release(struct fr_announced *announced);
 /* trainer_status.c */
 void fr_trainer_publish_status(struct fr_trainer *trainer);
 /* Publishes why reading waits: `why` with `text`; if `why` is FR_PAUSE_NONE, the pause of the

@@ -30,13 +30,6 @@ static void stage(void *self, struct fr_buffer *section)
     fr_positions_encode(&loop->positions, section);
 }
 
-static int compare_offsets(const void *left, const void *right)
-{
-    const struct fr_announced_offset *a = left, *b = right;
-    int topic = strcmp(a->topic, b->topic);
-    return topic ? topic : (a->partition > b->partition) - (a->partition < b->partition);
-}
-
 static uint32_t offsets(void *self, struct fr_announced_offset **out)
 {
     struct fr_trainer_loop *loop = self;
@@ -57,7 +50,7 @@ static uint32_t offsets(void *self, struct fr_announced_offset **out)
         offset->next_offset = position->offset;
     }
     if (n > 1)
-        qsort(loop->offsets, n, sizeof(*loop->offsets), compare_offsets);
+        qsort(loop->offsets, n, sizeof(*loop->offsets), fr_announced_offsets_compare);
     *out = loop->offsets;
     return n;
 }

@@ -41,10 +41,11 @@ static void take_text(struct fr_reader *reader, char *text, size_t capacity)
     memcpy(text, bytes, length);
 }
 
-static bool offset_less(const struct fr_announced_offset *a, const struct fr_announced_offset *b)
+int fr_announced_offsets_compare(const void *left, const void *right)
 {
+    const struct fr_announced_offset *a = left, *b = right;
     int order = strcmp(a->topic, b->topic);
-    return order != 0 ? order < 0 : a->partition < b->partition;
+    return order ? order : (a->partition > b->partition) - (a->partition < b->partition);
 }
 
 void fr_announcement_encode(const struct fr_announcement *announcement, struct fr_buffer *out)
@@ -68,7 +69,7 @@ void fr_announcement_encode(const struct fr_announcement *announcement, struct f
     fr_put_u32(out, announcement->n_offsets);
     for (uint32_t i = 0; i < announcement->n_offsets; i++) {
         const struct fr_announced_offset *offset = &announcement->offsets[i];
-        bool ascending = i == 0 || offset_less(offset - 1, offset);
+        bool ascending = i == 0 || fr_announced_offsets_compare(offset - 1, offset) < 0;
         FR_CHECK(ascending);
         put_text(out, offset->topic, sizeof(offset->topic));
         fr_put_u32(out, (uint32_t)offset->partition);
@@ -96,7 +97,7 @@ static enum fr_status take_offsets(struct fr_reader *reader, struct fr_arena *ar
         take_text(reader, offset->topic, sizeof(offset->topic));
         offset->partition = (int32_t)fr_take_u32(reader);
         offset->next_offset = (int64_t)fr_take_u64(reader);
-        if (reader->failed || (i > 0 && !offset_less(offset - 1, offset)))
+        if (reader->failed || (i > 0 && fr_announced_offsets_compare(offset - 1, offset) >= 0))
             return FR_E_CORRUPT;
     }
     return FR_OK;

@@ -50,6 +50,7 @@ def digest(states):
     return {"private": sorted(line for kind in kinds for line in kind["table"]), "rows": sorted(line for lines in rows for line in lines),
             "dense": [line for line in public[0] if line.startswith('{"dense":')], **{name: kinds[0][name] for name in SHARED},
             "samples": {(end["samples"], end["wm"]) for end in ends}, "counts": counts("".join(described)),
+            "announced": {tuple(line for line in text.splitlines() if line.startswith(("announcement ", "auc "))) for text in described},
             # a rank lists partitions of other ranks' lanes, too, without any offset
             "ledger": sorted(line for kind in kinds for line in kind["position"] if json.loads(line)["position"]["offset"] >= 0),
             "expiry": {line for kind in kinds for line in kind["expiry"]}}

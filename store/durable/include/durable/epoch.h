@@ -140,6 +140,9 @@ struct fr_announced_offset {
     int64_t next_offset;
 };
 
+/* The order of offsets, for qsort: by topic, then partition. */
+int fr_announced_offsets_compare(const void *left, const void *right);
+
 struct fr_announced_snapshot {
     char name[192]; /* "": no snapshot */
     uint64_t bytes;
