@@ -22,7 +22,8 @@
 #include "service.h"
 #include "signals.h"
 
-enum { TICK_MS = 10 }; /* the start of an empty state may take longer by this time */
+enum { TICK_MS = 10 };       /* the start of an empty state may take longer by this time */
+enum { DIGESTS_MAX = 1024 }; /* in one message of a rank, which has 32 KiB then */
 
 /* Restores the newest epoch's announcement: the snapshot, and when the epoch was cut. */
 static enum fr_status restore_announcement(struct fr_service *service, const uint8_t *section, size_t size)
@@ -97,6 +98,55 @@ static enum fr_status all_prepared(void *self, struct fr_err *err)
     return fr_exchange_gather(service->options.exchange, &nothing, sizeof(nothing), all, err);
 }
 
+/* Adds the digests of `n` epochs from `epoch` on, of which all ranks have theirs in the journal. */
+static enum fr_status share_digests(struct fr_service *service, uint64_t epoch, uint32_t n, struct fr_err *err)
+{
+    struct fr_exchange *exchange = service->options.exchange;
+    uint32_t ranks = fr_exchange_size(exchange);
+    struct fr_sha256 *own = fr_alloc(n, sizeof(*own)), *all = fr_alloc((size_t)n * ranks, sizeof(*all));
+    enum fr_status status = FR_OK;
+    for (uint32_t i = 0; i < n && status == FR_OK; i++)
+        if ((status = fr_durable_digest(service->durable, epoch + i, &own[i])) != FR_OK)
+            (void)fr_err_set(err, status, "epoch %" PRIu64 " is not in the journal of rank %" PRIu32, epoch + i,
+                             fr_exchange_rank(exchange));
+    if (status == FR_OK)
+        status = fr_exchange_gather(exchange, own, n * sizeof(*own), all, err);
+    for (uint32_t i = 0; i < n && status == FR_OK; i++) {
+        struct fr_sha256 of_ranks[FR_RANKS_MAX], joined;
+        for (uint32_t r = 0; r < ranks; r++)
+            of_ranks[r] = all[(size_t)r * n + i];
+        joined = fr_durable_join_digests(of_ranks, ranks);
+        fr_shared_digests_add(&service->loops.durable.digests, epoch + i, &joined);
+    }
+    free(own);
+    free(all);
+    return status;
+}
+
+/* Finds the digests of all epochs that all journals have, and the one before. An epoch that a rank
+ * no longer has is acknowledged by all ranks. */
+static enum fr_status find_digests(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_durable_status durable;
+    uint64_t first[FR_RANKS_MAX], from = 0;
+    fr_durable_get_status(service->durable, &durable);
+    uint64_t own = durable.journal_first > 0 ? durable.journal_first - 1 : durable.epoch;
+    enum fr_status status = fr_exchange_gather(service->options.exchange, &own, sizeof(own), first, err);
+    for (uint32_t r = 0; status == FR_OK && r < fr_exchange_size(service->options.exchange); r++)
+        from = first[r] > from ? first[r] : from;
+    if (status == FR_OK && from > durable.epoch)
+        status = fr_err_set(err, FR_E_CORRUPT, "a rank says that its journal begins after epoch %" PRIu64 ", its last",
+                            durable.epoch);
+    fr_shared_digests_begin(&service->loops.durable.digests, from);
+    while (status == FR_OK && from <= durable.epoch) {
+        uint64_t left = durable.epoch - from + 1;
+        uint32_t n = left < DIGESTS_MAX ? (uint32_t)left : DIGESTS_MAX;
+        status = share_digests(service, from, n, err);
+        from += n;
+    }
+    return status;
+}
+
 /* The states of all ranks have one salt, because keys are sent in its order: that of rank 0. */
 static enum fr_status agree_salt(const struct fr_service *service, struct fr_durable_options *options,
                                  struct fr_err *err)
@@ -124,7 +174,7 @@ static enum fr_status open_state(struct fr_service *service, struct fr_durable_o
     struct fr_durable_status opened;
     fr_durable_get_status(service->durable, &opened);
     if (opened.salt == options->salt)
-        return FR_OK;
+        return find_digests(service, err);
     return fr_err_set(err, FR_E_MISMATCH,
                       "the state of rank %" PRIu32 " in %s is not of the job of rank 0: its keys have another order; "
                       "start each rank with its own directory, or remove those of a start that failed",

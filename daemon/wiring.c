@@ -36,7 +36,7 @@ static void wire_modules(struct fr_service *service)
     loops->durable.timings = loops->fold.timings = &service->timings;
     loops->trainer.cut_stages = loops->durable.cut_stages = rings->cut_stages;
     loops->durable.free_stages = rings->free_stages;
-    loops->durable.exchange = service->options.exchange;
+    loops->durable.exchange = loops->upkeep.exchange = service->options.exchange;
 }
 
 void fr_service_wire(struct fr_service *service)
@@ -91,6 +91,7 @@ static enum fr_status open_trainer(struct fr_service *service, struct fr_err *er
         .fold_wanted = &loops->fold.shared.wanted,
         .heartbeats = &loops->publish.shared.delta_checked,
         .epoch_wanted = &loops->publish.shared.epoch_wanted,
+        .acknowledged = &loops->publish.shared.acknowledged,
         .dense_wanted = &loops->snapshot.shared.dense_wanted,
         .waits_for = &loops->durable.shared.waits_for,
         .freshness = service->freshness,
@@ -158,6 +159,9 @@ static enum fr_status open_publisher(struct fr_service *service, struct fr_err *
     /* Consumers of HPS do not load our snapshots: a new timeline sends them all rows. */
     if (begins_with_snapshots(conf) && !hps)
         publisher.rewind = fr_rewind_ask;
+    if (service->options.exchange)
+        publisher.digests = (struct fr_publisher_digests){&service->loops.durable.digests, fr_shared_digests_get,
+                                                          service->loops.durable.digests.first};
     enum fr_status status = fr_publisher_new(&publisher, &service->publisher, err);
     if (status == FR_OK && conf->export_.acknowledgements && publisher.brokers)
         service->replicas = fr_replicas_new(&publisher, conf->export_.acknowledgement_topic);

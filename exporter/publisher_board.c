@@ -32,6 +32,12 @@ void fr_publisher_board_release(struct fr_publisher_board *board)
     free(board->next);
 }
 
+enum fr_status fr_publisher_digest(const struct fr_publisher_board *board, uint64_t epoch, struct fr_sha256 *out)
+{
+    const struct fr_publisher_digests *digests = &board->options.digests;
+    return digests->of ? digests->of(digests->self, epoch, out) : fr_durable_digest(board->options.durable, epoch, out);
+}
+
 /* ---- problems and events ---- */
 
 void fr_publisher_set_problem(struct fr_publisher_board *board, const char *text)

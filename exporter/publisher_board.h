@@ -39,6 +39,9 @@ enum fr_status fr_publisher_client(struct fr_publisher_board *board, struct fr_k
 /* librdkafka calls this in the thread that polls the client. opaque: the board. */
 void fr_publisher_client_error(rd_kafka_t *client, int error, const char *reason, void *opaque);
 
+/* The digest of an epoch, as records carry it. Errors: as of fr_durable_digest. */
+enum fr_status fr_publisher_digest(const struct fr_publisher_board *board, uint64_t epoch,
+                                   struct fr_sha256 *out) FR_MUST_CHECK;
 /* Sets the problem of the tally and copies the tally for other threads. "": no problem. */
 void fr_publisher_set_problem(struct fr_publisher_board *board, const char *text);
 /* Keeps the event for the end of the step, unless a worse event is kept already. */

@@ -62,7 +62,7 @@ bool fr_publisher_is_backlog(struct fr_publisher_epochs *epochs, uint64_t *last)
 
 /* Consecutive epochs with one head. */
 struct window {
-    const struct fr_epoch *epochs;
+    struct fr_epoch *epochs;
     size_t n;
     const struct fr_buffer *head;
     const struct fr_delta_rewind *rewind;
@@ -101,6 +101,23 @@ static int64_t timestamp_near(int64_t cut_ms, int64_t now_ms)
     return cut_ms < now_ms - TIMESTAMP_SKEW_MS || cut_ms > now_ms + TIMESTAMP_SKEW_MS ? now_ms : cut_ms;
 }
 
+/* Replaces the digests of this rank's journal by those of all ranks. */
+static enum fr_status name_digests(const struct fr_publisher_board *board, const struct window *window,
+                                   struct fr_err *err)
+{
+    struct fr_epoch *first = &window->epochs[0], *last = &window->epochs[window->n - 1];
+    if (!board->options.digests.of)
+        return FR_OK;
+    enum fr_status status = fr_publisher_digest(board, last->epoch, &last->digest);
+    if (status == FR_OK && first->epoch > 1)
+        status = fr_publisher_digest(board, first->epoch - 1, &first->previous);
+    return status == FR_OK ? FR_OK
+                           : fr_err_set(err, status,
+                                        "the digests of epochs %" PRIu64 " and %" PRIu64
+                                        " of all ranks are not known here; restart the job",
+                                        first->epoch - 1, last->epoch);
+}
+
 /* Encodes the epochs as one, with the number of the newest. Saturated values are counted unless
  * the newest was sent before. */
 static enum fr_status encode(struct fr_publisher_epochs *epochs, const struct window *window, struct fr_err *err)
@@ -110,7 +127,10 @@ static enum fr_status encode(struct fr_publisher_epochs *epochs, const struct wi
     const struct fr_epoch *first = &window->epochs[0], *last = &window->epochs[window->n - 1];
     struct fr_codec_settings settings;
     uint64_t saturated = 0;
-    enum fr_status status = fr_codec_settings_parse(window->head->data, window->head->size, &settings);
+    enum fr_status status = name_digests(sender->board, window, err);
+    if (status != FR_OK)
+        return status;
+    status = fr_codec_settings_parse(window->head->data, window->head->size, &settings);
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse",
                           first->epoch);

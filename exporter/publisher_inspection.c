@@ -170,7 +170,7 @@ static enum fr_status judge_digest(const struct topic_view *view, int32_t partit
     const struct fr_durable_status *durable = &view->durable;
     struct fr_sha256 digest;
     char who[96];
-    if (fr_durable_digest(view->board->options.durable, record->epoch, &digest) != FR_OK)
+    if (fr_publisher_digest(view->board, record->epoch, &digest) != FR_OK)
         return fr_err_set(
             err, FR_E_MISMATCH,
             "topic %s partition %d ends at epoch %" PRIu64 ", which the journal (from epoch %" PRIu64
@@ -442,7 +442,9 @@ static enum fr_status decide(struct topic_view *view, struct fr_inspection_findi
     /* A state that begins from a savepoint has no journal yet. */
     uint64_t journal = view->durable.journal_first > 0 ? view->durable.journal_first - 1 : view->durable.epoch;
     uint64_t base = fr_durable_timeline_base(view->board->options.durable);
+    uint64_t digests = view->board->options.digests.of ? view->board->options.digests.first : 0;
     journal = journal < base ? base : journal;
+    journal = journal < digests ? digests : journal;
     known->snapshot_is_begin = !sound && has_begun(view) && is_covered(view);
     uint64_t resume = sound || known->snapshot_is_begin ? resume_after(view, complete, noted, journal) : 0;
     *found = (struct fr_inspection_findings){.event = FR_PUBLISHER_BEGINNING_FOUND, .resume = resume};

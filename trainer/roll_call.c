@@ -61,6 +61,14 @@ struct fr_decision fr_roll_decide(const struct fr_roll *rolls, uint32_t n)
     return wait_for(UINT32_MAX, false);
 }
 
+uint64_t fr_roll_acknowledged(const struct fr_roll *rolls, uint32_t n)
+{
+    uint64_t least = rolls[0].acknowledged;
+    for (uint32_t r = 1; r < n; r++)
+        least = rolls[r].acknowledged < least ? rolls[r].acknowledged : least;
+    return least;
+}
+
 enum fr_status fr_roll_check(const struct fr_roll *rolls, uint32_t n, struct fr_err *err)
 {
     for (uint32_t r = 0; r < n; r++) {

@@ -31,10 +31,12 @@ struct fr_roll {
     /* What all ranks have in common after the same decisions. */
     uint64_t epoch, batches, samples;
     int64_t watermark_ms;
+    /* This rank's publisher has all epochs up to this one acknowledged, which decides nothing. */
+    uint64_t acknowledged;
     uint32_t flags;    /* FR_ROLL_* */
     uint32_t lockstep; /* 1: what a batch holds is a function of the log */
 };
-_Static_assert(sizeof(struct fr_roll) == 56, "no padding, and one size on all machines");
+_Static_assert(sizeof(struct fr_roll) == 64, "no padding, and one size on all machines");
 
 enum fr_next {
     FR_NEXT_WAIT,     /* nothing happens in this step */
@@ -55,6 +57,8 @@ struct fr_decision {
 
 /* The decision of all ranks from what the n of them said. */
 struct fr_decision fr_roll_decide(const struct fr_roll *rolls, uint32_t n);
+/* The epoch up to which all n of them have all acknowledged. */
+uint64_t fr_roll_acknowledged(const struct fr_roll *rolls, uint32_t n);
 /* Whether the rolls are of one job at one point: FR_E_MISMATCH names the rank that is elsewhere, as
  * compared with rank 0. */
 enum fr_status fr_roll_check(const struct fr_roll *rolls, uint32_t n, struct fr_err *err) FR_MUST_CHECK;

@@ -410,22 +410,31 @@ static enum fr_status look_around(struct fr_trainer *trainer, uint64_t now_ns, u
 
 static enum fr_status call_roll(struct fr_trainer *trainer, uint32_t flags, struct fr_decision *out, struct fr_err *err)
 {
+    const _Atomic uint64_t *acknowledged = trainer->options.acknowledged;
     struct fr_roll mine = {.fingerprint = trainer->ranks.fingerprint,
                            .call = ++trainer->ranks.calls,
                            .epoch = trainer->epoch,
                            .batches = trainer->history.batches,
                            .samples = trainer->history.samples,
                            .watermark_ms = trainer->history.watermark_ms,
+                           .acknowledged = acknowledged ? atomic_load(acknowledged) : 0,
                            .flags = flags,
                            .lockstep = trainer->conf->ingest.lockstep};
     struct fr_ranks *ranks = &trainer->ranks;
     enum fr_status status = fr_exchange_gather(ranks->exchange, &mine, sizeof(mine), ranks->rolls, err);
     if (status == FR_OK)
         status = fr_roll_check(ranks->rolls, ranks->n, err);
-    if (status == FR_OK)
+    if (status == FR_OK) {
         *out = fr_roll_decide(ranks->rolls, ranks->n);
+        atomic_store(&ranks->acknowledged, fr_roll_acknowledged(ranks->rolls, ranks->n));
+    }
     ranks->trained = status == FR_OK && out->next == FR_NEXT_TRAIN;
     return status;
+}
+
+uint64_t fr_trainer_acknowledged(const struct fr_trainer *trainer)
+{
+    return atomic_load(&trainer->ranks.acknowledged);
 }
 
 static enum fr_status finish(struct fr_trainer *trainer)

@@ -166,6 +166,7 @@ struct fr_trainer {
         uint64_t calls;                      /* roll calls made */
         struct fr_roll *rolls;               /* [ranks] of the last call */
         bool trained;                        /* at the last call a batch was trained */
+        _Atomic uint64_t acknowledged;       /* fr_trainer_acknowledged */
         bool waits;                          /* training waits for a rank, since wait_since_ns */
         uint64_t wait_since_ns;              /* monotonic time of its first call */
         bool ended;                          /* this rank's streams have ended */

@@ -97,6 +97,21 @@ static void publish_positions(struct fr_durable_loop *loop, const struct fr_stag
 /* What a rank waits for before an epoch is in its journal; travels in votes. */
 enum waits { WAITS_FOR_NOTHING, WAITS_FOR_LETTERS, WAITS_FOR_ROOM };
 
+/* Keeps the digest of an epoch that all ranks have prepared, for the publisher. */
+static void add_digest(struct fr_durable_loop *loop, const struct fr_durable_vote *votes, uint64_t epoch)
+{
+    struct fr_sha256 of_ranks[FR_RANKS_MAX], joined;
+    struct fr_durable_status durable;
+    uint32_t n = fr_exchange_size(loop->exchange);
+    for (uint32_t r = 0; r < n; r++)
+        of_ranks[r] = votes[r].digest;
+    joined = fr_durable_join_digests(of_ranks, n);
+    fr_shared_digests_add(&loop->digests, epoch, &joined);
+    fr_durable_get_status(loop->durable, &durable);
+    if (durable.journal_first > 0)
+        fr_shared_digests_drop(&loop->digests, durable.journal_first - 1);
+}
+
 /* Tells all ranks how far this one is with the epoch. FR_OK: all have prepared it. FR_AGAIN: a rank
  * waits for something. A job of one rank asks nobody. */
 static enum fr_status vote(struct fr_durable_loop *loop, const struct fr_stage *stage, enum waits mine,
@@ -110,11 +125,15 @@ static enum fr_status vote(struct fr_durable_loop *loop, const struct fr_stage *
     uint32_t rank = 0;
     if (!loop->exchange)
         return mine == WAITS_FOR_NOTHING ? FR_OK : FR_AGAIN;
-    if (mine == WAITS_FOR_NOTHING)
+    if (mine == WAITS_FOR_NOTHING) {
+        own.digest = loop->own;
         atomic_store(&loop->shared.waits_for, others[mine]);
+    }
     enum fr_status status = fr_exchange_vote(loop->exchange, &own, sizeof(own), votes, err);
     if (status == FR_OK)
         status = fr_durable_voted(votes, fr_exchange_size(loop->exchange), &all, &rank, err);
+    if (status == FR_OK && all)
+        add_digest(loop, votes, stage->epoch);
     if (status != FR_OK || all)
         return status;
     if (mine == WAITS_FOR_NOTHING && votes[rank].waits_for < FR_ARRAY_LEN(others))
@@ -129,14 +148,15 @@ static enum fr_status write_epoch(struct fr_durable_loop *loop, struct fr_stage 
 {
     if (!loop->exchange)
         return fr_durable_append(loop->durable, stage, NULL, digest, err);
-    enum fr_status status = loop->prepared ? FR_OK : fr_durable_prepare(loop->durable, stage, err);
+    enum fr_status status = loop->prepared ? FR_OK : fr_durable_prepare(loop->durable, stage, &loop->own, err);
     loop->prepared = status == FR_OK;
     if (status == FR_OK)
         status = vote(loop, stage, WAITS_FOR_NOTHING, err);
     if (status != FR_OK)
         return status;
     loop->prepared = false;
-    return fr_durable_commit(loop->durable, stage, digest, err);
+    *digest = loop->own;
+    return fr_durable_commit(loop->durable, stage, err);
 }
 
 static enum fr_status make_durable(struct fr_durable_loop *loop, struct fr_stage *stage, struct fr_err *err)

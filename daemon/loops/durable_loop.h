@@ -11,6 +11,7 @@
 #include "exporter/publisher.h"
 #include "ingest/ingest.h"
 #include "loops/retry.h"
+#include "loops/shared_digests.h"
 #include "metrics/freshness.h"
 #include "metrics/timings.h"
 #include "trainer/trainer.h"
@@ -40,6 +41,7 @@ struct fr_shared_durable {
 
 struct fr_durable_loop {
     struct fr_shared_durable shared;
+    struct fr_shared_digests digests; /* of a job of several ranks */
     /* The loop is given these members and does not own them. */
     const struct fr_loop_context *context;
     struct fr_durable *durable;
@@ -52,6 +54,7 @@ struct fr_durable_loop {
     /* The members below belong to the loop alone. */
     struct fr_stage *stage; /* the epoch that is being appended; NULL: none */
     bool prepared;          /* this rank has prepared it (durable/agreement.h) */
+    struct fr_sha256 own;   /* digest of the epoch that is prepared */
     struct fr_retry retry;  /* repeats an append that found no room on the disk */
     /* when the wait for dead letters was last logged; 0: no wait */
     unsigned long long letters_logged_ns;

@@ -66,6 +66,7 @@ void fr_loops_init(struct fr_loops *loops)
     loops->snapshot.trainer_thread = &loops->threads[FR_LOOP_TRAINER];
     loops->snapshot.durable_thread = durable_thread;
     fr_shared_durable_init(&loops->durable.shared);
+    fr_shared_digests_init(&loops->durable.digests);
     fr_shared_snapshots_init(&loops->snapshot.shared);
 }
 
@@ -73,6 +74,7 @@ void fr_loops_release(struct fr_loops *loops)
 {
     fr_loop_trainer_release(&loops->trainer);
     fr_shared_durable_release(&loops->durable.shared);
+    fr_shared_digests_release(&loops->durable.digests);
     fr_shared_snapshots_release(&loops->snapshot.shared);
 }
 

@@ -14,6 +14,7 @@ static enum fr_status check_topic(void *self, struct fr_err *err)
 static void read_publisher(struct fr_publish_loop *loop, struct fr_publisher_status *out)
 {
     fr_publisher_get_status(loop->publisher, out);
+    atomic_store(&loop->shared.acknowledged, out->acked);
     atomic_store(&loop->shared.epoch_wanted, out->epoch_wanted   ? FR_EPOCH_WANTED
                                              : out->rewind_waits ? FR_EPOCH_WANTED_WHILE_PAUSED
                                                                  : FR_EPOCH_NOT_WANTED);

@@ -17,6 +17,8 @@ struct fr_shared_publish {
      * trainer cuts no heartbeats and the snapshot loop takes no snapshot by policy. */
     atomic_bool delta_checked;
     atomic_int epoch_wanted; /* enum fr_epoch_wanted; read by the trainer */
+    /* fr_publisher_status.acked; read by the trainer, which tells the other ranks */
+    _Atomic uint64_t acknowledged;
     /* When an epoch was last acknowledged; before the first one, when recovery ended. Read by the
      * main thread. */
     _Atomic int64_t published_wall_ms;

@@ -132,10 +132,16 @@ static enum fr_status acknowledge(struct fr_upkeep_loop *loop, struct fr_err *er
 {
     struct fr_publisher_status publisher;
     fr_publisher_get_status(loop->publisher, &publisher);
-    if (publisher.acked == loop->acknowledged)
+    uint64_t acked = publisher.acked;
+    if (loop->exchange) {
+        /* the journals of all ranks are needed for the digests of what any rank has to send */
+        uint64_t all = fr_trainer_acknowledged(loop->trainer);
+        acked = all < acked ? all : acked;
+    }
+    if (acked == loop->acknowledged)
         return FR_OK;
-    loop->acknowledged = publisher.acked;
-    return fr_durable_acknowledge(loop->durable, publisher.acked, err);
+    loop->acknowledged = acked;
+    return fr_durable_acknowledge(loop->durable, acked, err);
 }
 
 enum fr_status fr_step_upkeep(struct fr_upkeep_loop *loop, struct fr_err *err)

@@ -33,6 +33,7 @@ struct fr_upkeep_loop {
     struct fr_publisher *publisher;
     struct fr_trainer *trainer;
     const struct fr_shared_durable *appended;
+    struct fr_exchange *exchange; /* of a job of several ranks; NULL: one rank */
     /* The members below belong to the loop alone. */
     uint64_t acknowledged; /* the acknowledged epoch that was last passed to the journal */
     uint64_t disk_looked_ns;

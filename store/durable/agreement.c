@@ -21,6 +21,12 @@ enum fr_status fr_durable_voted(const struct fr_durable_vote *votes, uint32_t n,
     return FR_OK;
 }
 
+struct fr_sha256 fr_durable_join_digests(const struct fr_sha256 *of_ranks, uint32_t n)
+{
+    _Static_assert(sizeof(*of_ranks) == 32, "no padding: the bytes of all are hashed");
+    return n == 1 ? of_ranks[0] : fr_sha256(of_ranks, n * sizeof(*of_ranks));
+}
+
 enum fr_status fr_durable_agree(const struct fr_durable_ends *ends, uint32_t n, uint64_t *keep, struct fr_err *err)
 {
     uint32_t least = 0, most = 0;

@@ -94,7 +94,8 @@ static void enter_epoch(struct fr_durable *durable, struct fr_journal_file *file
     pthread_mutex_unlock(&durable->index);
 }
 
-enum fr_status fr_durable_prepare(struct fr_durable *durable, struct fr_stage *stage, struct fr_err *err)
+enum fr_status fr_durable_prepare(struct fr_durable *durable, struct fr_stage *stage, struct fr_sha256 *digest,
+                                  struct fr_err *err)
 {
     enum fr_status status = fr_durable_check(durable, true, err);
     if (status != FR_OK)
@@ -115,9 +116,12 @@ enum fr_status fr_durable_prepare(struct fr_durable *durable, struct fr_stage *s
     fr_epoch_complete(stage, &durable->order, &before);
     struct fr_journal_file *file = NULL;
     status = write_record(durable, &mark, tail, &file, err);
-    if (status == FR_OK)
-        durable->prepared = (struct durable_prepared){file, file != tail, mark, before};
-    return status;
+    if (status != FR_OK)
+        return status;
+    durable->prepared = (struct durable_prepared){file, file != tail, mark, before};
+    if (digest)
+        *digest = mark.digest;
+    return FR_OK;
 }
 
 void fr_durable_forget_prepared(struct fr_durable *durable)
@@ -127,8 +131,7 @@ void fr_durable_forget_prepared(struct fr_durable *durable)
     durable->prepared = (struct durable_prepared){0};
 }
 
-enum fr_status fr_durable_commit(struct fr_durable *durable, struct fr_stage *stage, struct fr_sha256 *digest,
-                                 struct fr_err *err)
+enum fr_status fr_durable_commit(struct fr_durable *durable, struct fr_stage *stage, struct fr_err *err)
 {
     struct durable_prepared *prepared = &durable->prepared;
     struct fr_hwm *mark = &prepared->mark;
@@ -145,8 +148,6 @@ enum fr_status fr_durable_commit(struct fr_durable *durable, struct fr_stage *st
         return status;
     }
     enter_epoch(durable, prepared->file, mark, stage->timeline, &prepared->before);
-    if (digest)
-        *digest = mark->digest;
     fr_durable_keep(durable, mark->epoch, stage);
     *prepared = (struct durable_prepared){0};
     return FR_OK;
@@ -156,13 +157,16 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
                                  struct fr_sha256 *digest, struct fr_err *err)
 {
     size_t begin = bytes ? bytes->size : 0;
-    enum fr_status status = fr_durable_prepare(durable, stage, err);
+    struct fr_sha256 own;
+    enum fr_status status = fr_durable_prepare(durable, stage, &own, err);
     if (status != FR_OK)
         return status;
     if (bytes)
         fr_buffer_append(bytes, stage->record.data + JOURNAL_RECORD_HEAD, stage->record.size - JOURNAL_RECORD_HEAD);
-    status = fr_durable_commit(durable, stage, digest, err);
+    status = fr_durable_commit(durable, stage, err);
     if (status != FR_OK && bytes)
         bytes->size = begin;
+    if (status == FR_OK && digest)
+        *digest = own;
     return status;
 }

@@ -2,9 +2,10 @@
  * idempotent producer. The acknowledgements show which epochs the topic holds.
  *
  * Invariants: an epoch is sent only after fr_durable_append returned (P3: it is in the journal and
- * in the HWM, both synced). An epoch's records are a pure function of its journal bytes and of the
- * head of its journal file, so a resend is byte-identical. Epochs are sent in ascending order, and
- * an epoch is acknowledged once all its records are.
+ * in the HWM, both synced). An epoch's records are a pure function of its journal bytes, of the
+ * head of its journal file and, with several ranks, of their digests, so a resend is
+ * byte-identical. Epochs are sent in ascending order, and an epoch is acknowledged once all its
+ * records are.
  *
  * After a fatal error of the producer a new producer is made, which sends again from acked + 1. The
  * topic may then hold records twice; replicas drop the repetitions by rule. The daemon's upkeep
@@ -31,6 +32,17 @@ struct fr_publisher_rewind {
 struct fr_publisher_property {
     const char *name, *value;
     const char *place; /* file:line:column, for messages; NULL: unknown */
+};
+
+/* The digests that the records of the topic carry, in a job of several ranks. */
+struct fr_publisher_digests {
+    void *self;
+    /* Writes the digest of an epoch that was offered, or of an earlier one that the journal still
+     * has or just had (as fr_durable_digest). NULL: fr_durable_digest. Called by the publisher
+     * thread. */
+    enum fr_status (*of)(void *self, uint64_t epoch, struct fr_sha256 *out);
+    /* The first epoch with a digest. All epochs up to it are acknowledged by all ranks. */
+    uint64_t first;
 };
 
 /* Everything that a member points to is borrowed until fr_publisher_free. */
@@ -70,6 +82,7 @@ struct fr_publisher_options {
      * filled with the whole state. Called by the publisher thread. */
     enum fr_status (*rewind)(void *self, uint64_t least, struct fr_publisher_rewind *out);
     void *self; /* passed to covers and rewind */
+    struct fr_publisher_digests digests;
 };
 
 enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "exchange/exchange.h"
+
 FR_CASE(what_is_acknowledged_is_passed_on_once)
 {
     w->publisher.acked = 4;
@@ -13,6 +15,23 @@ FR_CASE(what_is_acknowledged_is_passed_on_once)
         expect(upkeep, FR_AGAIN);
     assert_int_equal(w->acknowledgements, 1);
     assert_int_equal(w->acknowledged, 4);
+}
+
+/* The journals of all ranks are needed for the digests of what any of them has to send. */
+FR_CASE(of_several_ranks_only_what_all_have_acknowledged_is_passed_on)
+{
+    struct fr_exchange *self = fr_exchange_self_new();
+    w->service.loops.upkeep.exchange = self;
+    w->publisher.acked = w->durable.epoch = 6;
+    expect(upkeep, FR_AGAIN);
+    assert_int_equal(w->acknowledgements, 0);
+    w->all_acknowledged = 4;
+    expect(upkeep, FR_AGAIN);
+    assert_int_equal(w->acknowledged, 4);
+    w->publisher.acked = 3; /* sending begins again */
+    expect(upkeep, FR_AGAIN);
+    assert_int_equal(w->acknowledged, 3);
+    fr_exchange_free(self);
 }
 
 FR_CASE(what_is_acknowledged_last_is_passed_on_before_the_end)
@@ -209,6 +228,7 @@ FR_CASE(a_folder_of_savepoints_that_fails_is_looked_at_less_and_less_often)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        FR_STEP_CASE(of_several_ranks_only_what_all_have_acknowledged_is_passed_on),
         FR_STEP_CASE(what_is_acknowledged_last_is_passed_on_before_the_end),
         FR_STEP_CASE(what_is_acknowledged_is_passed_on_once),
         FR_STEP_CASE(reading_pauses_at_each_limit_and_continues_below),

@@ -22,7 +22,7 @@ struct world {
     /* what the modules answer */
     enum fr_status start, read, check, publish, append, train, fold;
     int64_t check_ms; /* how long a check of the delta topic takes */
-    uint64_t produced, disk_free, least_timeline;
+    uint64_t produced, disk_free, least_timeline, all_acknowledged;
     struct fr_publisher_status publisher;
     struct fr_durable_status durable;
     uint64_t letters;
@@ -171,6 +171,12 @@ WRAP(uint64_t, fr_trainer_produced_bytes, const struct fr_trainer *trainer)
 {
     (void)trainer;
     return w->produced;
+}
+
+WRAP(uint64_t, fr_trainer_acknowledged, const struct fr_trainer *trainer)
+{
+    (void)trainer;
+    return w->all_acknowledged;
 }
 
 WRAP(void, fr_trainer_allow, struct fr_trainer *trainer, uint64_t produced_bytes, enum fr_pause why, const char *text)

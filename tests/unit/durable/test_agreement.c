@@ -309,6 +309,20 @@ FR_CASE(votes_about_different_epochs_are_refused)
     assert_int_equal(waits, 1);
 }
 
+FR_CASE(the_digest_of_a_job_is_that_of_all_journals_in_the_order_of_ranks)
+{
+    const struct fr_sha256 own[2] = {fr_sha256("a", 1), fr_sha256("b", 1)}, turned[2] = {own[1], own[0]};
+    struct fr_sha256 one = fr_durable_join_digests(own, 1), both = fr_durable_join_digests(own, 2);
+    assert_memory_equal(&one, &own[0], sizeof(one));
+    uint8_t bytes[64];
+    memcpy(bytes, own[0].bytes, 32);
+    memcpy(bytes + 32, own[1].bytes, 32);
+    struct fr_sha256 expected = fr_sha256(bytes, sizeof(bytes));
+    assert_memory_equal(&both, &expected, sizeof(both));
+    both = fr_durable_join_digests(turned, 2);
+    assert_memory_not_equal(&both, &expected, sizeof(both));
+}
+
 FR_CASE(a_directory_that_lacks_a_marked_epoch_is_named)
 {
     struct fr_durable_ends ends[] = {{.journal = 9, .mark = 8}, {.journal = 6, .mark = 6}, {.journal = 8, .mark = 7}};
@@ -327,6 +341,7 @@ int main(void)
         cmocka_unit_test(no_order_of_steps_and_crashes_loses_an_epoch),
         cmocka_unit_test(the_search_finds_wrong_rules),
         cmocka_unit_test(votes_about_different_epochs_are_refused),
+        cmocka_unit_test(the_digest_of_a_job_is_that_of_all_journals_in_the_order_of_ranks),
         cmocka_unit_test(a_directory_that_lacks_a_marked_epoch_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

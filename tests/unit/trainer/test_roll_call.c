@@ -106,12 +106,21 @@ FR_CASE(a_rank_that_is_elsewhere_is_named)
     }
 }
 
+FR_CASE(what_all_have_acknowledged_is_the_least)
+{
+    const struct fr_roll rolls[] = {{.acknowledged = 7}, {.acknowledged = 5}, {.acknowledged = 6}};
+    assert_int_equal(fr_roll_acknowledged(rolls, 1), 7);
+    assert_int_equal(fr_roll_acknowledged(rolls, 3), 5);
+    assert_int_equal(fr_roll_acknowledged(rolls + 1, 2), 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_decides_by_the_rules),
         cmocka_unit_test(ranks_decide_by_the_rules_whatever_each_of_them_says),
         cmocka_unit_test(a_rank_that_is_elsewhere_is_named),
+        cmocka_unit_test(what_all_have_acknowledged_is_the_least),
     };
     return cmocka_run_group_tests_name("roll_call", tests, NULL, NULL);
 }

@@ -106,6 +106,9 @@ struct fr_trainer_options {
     /* While false, an epoch needs samples and there are no heartbeats. NULL: true. */
     const atomic_bool *heartbeats;
     const atomic_int *epoch_wanted; /* enum fr_epoch_wanted; NULL: FR_EPOCH_NOT_WANTED */
+    /* The epoch up to which the publisher of this rank has all acknowledged, for
+     * fr_trainer_acknowledged. NULL: 0. */
+    const _Atomic uint64_t *acknowledged;
     /* While true, every cut publishes the dense parameters that changed. NULL: false. */
     const atomic_bool *dense_wanted;
     /* What cut epochs that are not yet durable wait for, as a text for messages. If the pointer is
@@ -157,6 +160,10 @@ void fr_trainer_carry(struct fr_trainer *trainer, const char *name, const struct
 /* Returns the epoch since which every cut epoch has had all its dense parameters published; 0:
  * those of the newest epoch are not. Any thread may call it. */
 uint64_t fr_trainer_dense_since(const struct fr_trainer *trainer);
+/* Returns the epoch up to which the publishers of all ranks had all epochs acknowledged at the last
+ * roll call. A journal must keep the epochs after it, because the digest of an epoch on the delta
+ * topic is made of those of all journals (durable/agreement.h). Any thread may call it. */
+uint64_t fr_trainer_acknowledged(const struct fr_trainer *trainer);
 /* Makes one step. FR_AGAIN: there is nothing to do at the moment. FR_EOF: the trainer is drained,
  * and the last epoch was handed to the durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;

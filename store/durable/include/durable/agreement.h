@@ -28,13 +28,19 @@ struct fr_durable_vote {
     uint64_t epoch;
     uint32_t waits_for; /* 0: prepared; otherwise an enum of the caller: what the rank waits for */
     uint32_t zero;
+    struct fr_sha256 digest; /* of the epoch in the rank's journal; zeros: not prepared */
 };
-_Static_assert(sizeof(struct fr_durable_vote) == 16, "no padding: it travels");
+_Static_assert(sizeof(struct fr_durable_vote) == 48, "no padding: it travels");
 
 /* Whether all n ranks have prepared the epoch. If not, *rank is one that has not. FR_E_MISMATCH:
  * the ranks vote about different epochs. */
 enum fr_status fr_durable_voted(const struct fr_durable_vote *votes, uint32_t n, bool *all, uint32_t *rank,
                                 struct fr_err *err) FR_MUST_CHECK;
+/* The digest of an epoch of the job, which replicas compare: of [n] digests in the order of ranks,
+ * each of one rank's journal, the SHA-256; with one rank, the digest of its journal. Since each of
+ * them covers all epochs before (epoch.h), so does the digest of the job, and no other chain is
+ * stored. */
+struct fr_sha256 fr_durable_join_digests(const struct fr_sha256 *of_ranks, uint32_t n);
 /* Returns in *keep the epoch T that n ranks keep after a start. FR_E_CORRUPT: a rank lacks an epoch
  * that another one has marked: its directory is older, or another one. */
 enum fr_status fr_durable_agree(const struct fr_durable_ends *ends, uint32_t n, uint64_t *keep,

@@ -212,11 +212,11 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
 /* The two halves of fr_durable_append, for a job of several ranks. An epoch that was prepared is
  * synced in the journal, and every later open may keep it; it is durable, can be read and can be
  * published after the commit, which writes and syncs the HWM. Commit it when every rank has
- * prepared it. Errors of prepare: as of fr_durable_append. Errors of commit are FR_E_IO and final.
- * */
-enum fr_status fr_durable_prepare(struct fr_durable *durable, struct fr_stage *stage, struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_durable_commit(struct fr_durable *durable, struct fr_stage *stage, struct fr_sha256 *digest,
-                                 struct fr_err *err) FR_MUST_CHECK;
+ * prepared it. digest (may be NULL): of the epoch in this journal. Errors of prepare: as of
+ * fr_durable_append. Errors of commit are FR_E_IO and final. */
+enum fr_status fr_durable_prepare(struct fr_durable *durable, struct fr_stage *stage, struct fr_sha256 *digest,
+                                  struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_durable_commit(struct fr_durable *durable, struct fr_stage *stage, struct fr_err *err) FR_MUST_CHECK;
 /* Appends the head of the newest epoch's journal file; without a journal (a savepoint, or a state
  * that begins from one), the head of the savepoint. FR_E_NOT_FOUND: there is no epoch. */
 enum fr_status fr_durable_newest_head(struct fr_durable *durable, struct fr_buffer *head,

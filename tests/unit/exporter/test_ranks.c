@@ -1,0 +1,155 @@
+/* The publisher of a job of several ranks, against librdkafka's embedded broker: its records have
+ * the digests of the job. */
+#include "mock_broker.h"
+
+FR_FIXTURE(open_state)
+{
+    new_topic();
+    f = (struct fixture){0};
+    return fixture_open(&f, "ctr");
+}
+
+/* The digests of a job; those of its epochs before `job.first` are not known. */
+static struct job {
+    uint64_t number, first;
+} job;
+
+static enum fr_status digest_of(void *self, uint64_t epoch, struct fr_sha256 *out)
+{
+    const struct job *of = self;
+    uint64_t bytes[] = {of->number, epoch};
+    if (epoch < of->first)
+        return FR_E_NOT_FOUND;
+    *out = fr_sha256(bytes, sizeof(bytes));
+    return FR_OK;
+}
+
+static uint64_t dig_of(uint64_t epoch)
+{
+    struct fr_sha256 digest = {{0}};
+    (void)digest_of(&(struct job){job.number, 0}, epoch, &digest);
+    return fr_sha256_u64(&digest);
+}
+
+static void publish(void)
+{
+    static const struct fr_publisher_property log[] = {{"log_level", "3", NULL}};
+    make_publisher((struct fr_publisher_options){
+        .create = true, .properties = log, .n_properties = 1, .digests = {&job, digest_of, job.first}});
+}
+
+struct seen {
+    uint64_t records, commits, newest;
+};
+
+/* Reads the topic; each record has the digests of its epoch and of the one before. */
+static struct seen read_topic(void)
+{
+    struct seen seen = {0};
+    char text[256];
+    uint32_t ended = 0;
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    static const char *const settings[][2] = {
+        {"group.id", "test"}, {"enable.partition.eof", "true"}, {"log_level", "3"}};
+    (void)rd_kafka_conf_set(conf, "bootstrap.servers", brokers, text, sizeof(text));
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(rd_kafka_conf_set(conf, settings[i][0], settings[i][1], text, sizeof(text)), RD_KAFKA_CONF_OK);
+    rd_kafka_t *client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, text, sizeof(text));
+    assert_non_null(client);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(FIXTURE_PARTITIONS);
+    for (int32_t p = 0; p < FIXTURE_PARTITIONS; p++)
+        rd_kafka_topic_partition_list_add(list, topic, p)->offset = RD_KAFKA_OFFSET_BEGINNING;
+    assert_int_equal(rd_kafka_assign(client, list), 0);
+    rd_kafka_topic_partition_list_destroy(list);
+    FR_UNTIL (ended == FIXTURE_PARTITIONS) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(client, 100);
+        if (!message)
+            continue;
+        ended += message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
+        if (!message->err) {
+            struct fr_delta_record record;
+            assert_int_equal(fr_delta_read(message->payload, message->len, &record, NULL), FR_OK);
+            assert_int_equal(record.digest, dig_of(record.epoch));
+            if (record.kind == FR_DELTA_COMMIT)
+                assert_int_equal(record.commit.previous, record.from > 1 ? dig_of(record.from - 1) : 0);
+            seen.records++;
+            seen.commits += record.kind == FR_DELTA_COMMIT;
+            seen.newest = record.epoch > seen.newest ? record.epoch : seen.newest;
+        }
+        rd_kafka_message_destroy(message);
+    }
+    rd_kafka_consumer_close(client);
+    rd_kafka_destroy(client);
+    return seen;
+}
+
+FR_CASE(records_have_the_digests_of_the_job_also_after_a_restart)
+{
+    job = (struct job){.number = 1};
+    append(&f, 20);
+    append(&f, 20);
+    publish();
+    check_ok();
+    offer_all();
+    step_until(2);
+    append(&f, 20);
+    job.first = 2; /* as where another rank has no journal of epoch 2 any more */
+    publish();
+    check_ok();
+    assert_int_equal(status.acked, 2);
+    offer_all();
+    step_until(3);
+    struct seen seen = read_topic();
+    assert_int_equal(seen.newest, 3);
+    assert_int_equal(seen.commits, 3 * FIXTURE_PARTITIONS);
+    assert_true(seen.records > seen.commits);
+}
+
+/* The number that this journal has noted may be behind that of a rank whose journal is shorter. */
+FR_CASE(sending_resumes_where_the_digests_of_the_job_begin)
+{
+    job = (struct job){.number = 2};
+    for (int i = 0; i < 4; i++)
+        append(&f, 20);
+    publish();
+    check_ok();
+    fr_publisher_offer(publisher, 1);
+    step_until(1);
+    offer_all();
+    FR_UNTIL (status.acked == 4) { /* which the journal does not note */
+        assert_int_equal(fr_publisher_step(publisher, STEP_MS, &err), FR_OK);
+        fr_publisher_get_status(publisher, &status);
+    }
+    job.first = 3;
+    publish();
+    check_ok();
+    assert_int_equal(status.acked, 3);
+    offer_all();
+    step_until(4);
+    assert_int_equal(read_topic().commits, 5 * FIXTURE_PARTITIONS); /* epoch 4 twice */
+}
+
+FR_CASE(records_with_the_digests_of_another_job_are_refused)
+{
+    job = (struct job){.number = 3};
+    append(&f, 20);
+    publish();
+    check_ok();
+    offer_all();
+    step_until(1);
+    job.number = 4;
+    publish();
+    assert_int_equal(check_until_answered(), FR_E_MISMATCH);
+    assert_non_null(strstr(err.text, "with another digest than ours"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test_setup_teardown(records_have_the_digests_of_the_job_also_after_a_restart, open_state,
+                                        close_state),
+        cmocka_unit_test_setup_teardown(sending_resumes_where_the_digests_of_the_job_begin, open_state, close_state),
+        cmocka_unit_test_setup_teardown(records_with_the_digests_of_another_job_are_refused, open_state, close_state),
+    };
+    return cmocka_run_group_tests_name("ranks", cases, start_broker, stop_broker);
+}
