@@ -126,6 +126,18 @@ static bool begins_with_snapshots(const struct fr_conf *conf)
     return conf->export_.retention == FR_RETENTION_SNAPSHOTS && !conf->ingest.lockstep;
 }
 
+/* Each rank sends the partitions of its domains, with the digests of all ranks. */
+static void share_topic(struct fr_service *service, struct fr_publisher_options *publisher)
+{
+    struct fr_exchange *exchange = service->options.exchange;
+    uint32_t n = fr_conf_domains(service->conf), each = publisher->partitions / n;
+    struct fr_domains own = fr_rank_domains(fr_exchange_rank(exchange), fr_exchange_size(exchange), n);
+    publisher->first_partition = own.first * each;
+    publisher->end_partition = own.end * each;
+    publisher->digests = (struct fr_publisher_digests){&service->loops.durable.digests, fr_shared_digests_get,
+                                                       service->loops.durable.digests.first};
+}
+
 static enum fr_status open_publisher(struct fr_service *service, struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
@@ -160,8 +172,7 @@ static enum fr_status open_publisher(struct fr_service *service, struct fr_err *
     if (begins_with_snapshots(conf) && !hps)
         publisher.rewind = fr_rewind_ask;
     if (service->options.exchange)
-        publisher.digests = (struct fr_publisher_digests){&service->loops.durable.digests, fr_shared_digests_get,
-                                                          service->loops.durable.digests.first};
+        share_topic(service, &publisher);
     enum fr_status status = fr_publisher_new(&publisher, &service->publisher, err);
     if (status == FR_OK && conf->export_.acknowledgements && publisher.brokers)
         service->replicas = fr_replicas_new(&publisher, conf->export_.acknowledgement_topic);

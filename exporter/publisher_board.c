@@ -14,6 +14,10 @@
 void fr_publisher_board_init(struct fr_publisher_board *board, const struct fr_publisher_options *options)
 {
     board->options = *options;
+    if (board->options.end_partition == 0)
+        board->options.end_partition = options->partitions;
+    FR_CHECK(board->options.end_partition <= options->partitions);
+    FR_CHECK(options->end_partition == 0 || options->first_partition < options->end_partition);
     board->properties = fr_alloc(options->n_properties + 1, sizeof(*board->properties));
     for (size_t i = 0; i < options->n_properties; i++)
         board->properties[i] = (struct fr_kafka_property){options->properties[i].name, options->properties[i].value,

@@ -71,7 +71,7 @@ static enum fr_status is_empty(const struct fr_publisher_board *board, rd_kafka_
                                bool *empty, struct fr_err *err)
 {
     *empty = true;
-    for (uint32_t p = 0; p < board->options.partitions && *empty; p++) {
+    for (uint32_t p = board->options.first_partition; p < board->options.end_partition && *empty; p++) {
         int64_t low = 0, high = 0;
         rd_kafka_resp_err_t error =
             rd_kafka_query_watermark_offsets(client, topic, (int32_t)p, &low, &high, BROKER_TIMEOUT_MS);

@@ -53,7 +53,7 @@ struct topic_view {
     rd_kafka_t *client;
     struct fr_durable_status durable;
     char model[128];
-    uint32_t np;
+    uint32_t np, first, end; /* partitions of the topic; [first, end): those of this publisher */
     int64_t *low, *high;
     struct fr_topic_record *heads, *tails; /* [np] the first and the newest record with a crc */
     struct fr_topic_span *spans;
@@ -89,7 +89,7 @@ static enum fr_status read_tails(struct topic_view *view, struct fr_err *err)
     enum fr_status status = FR_OK;
     for (int64_t back = WALK_FIRST; back <= WALK_MAX && status == FR_OK; back *= WALK_FACTOR) {
         size_t n = 0;
-        for (uint32_t p = 0; p < view->np; p++) {
+        for (uint32_t p = view->first; p < view->end; p++) {
             int64_t low = view->low[p], high = view->high[p];
             bool walked = back > WALK_FIRST && high - back / WALK_FACTOR <= low;
             if (view->tails[p].found || high <= low || walked)
@@ -101,7 +101,7 @@ static enum fr_status read_tails(struct topic_view *view, struct fr_err *err)
         for (size_t i = 0; i < n; i++)
             view->strays += view->spans[i].strays;
     }
-    for (uint32_t p = 0; p < view->np && status == FR_OK; p++)
+    for (uint32_t p = view->first; p < view->end && status == FR_OK; p++)
         if (!view->tails[p].found && view->high[p] - view->low[p] > WALK_MAX)
             return fr_err_set(err, FR_E_MISMATCH,
                               "none of the newest %d records of topic %s partition %u is a delta record; %s", WALK_MAX,
@@ -116,7 +116,7 @@ static enum fr_status read_heads(struct topic_view *view, struct fr_err *err)
     const struct fr_topic_partition *partitions = view->known->partitions;
     size_t n = 0;
     memset(view->heads, 0, view->np * sizeof(*view->heads));
-    for (uint32_t p = 0; p < view->np; p++) {
+    for (uint32_t p = view->first; p < view->end; p++) {
         int64_t from = partitions[p].begin >= view->low[p] ? partitions[p].begin : view->low[p];
         int64_t to = view->high[p] - from > WALK_MAX ? from + WALK_MAX : view->high[p];
         view->spans[n++] = (struct fr_topic_span){(int32_t)p, from, to, 0, false};
@@ -234,7 +234,7 @@ static enum fr_status judge_tails(struct topic_view *view, uint64_t *least, stru
 {
     enum fr_status status = FR_OK;
     *least = UINT64_MAX;
-    for (uint32_t p = 0; p < view->np && status == FR_OK; p++) {
+    for (uint32_t p = view->first; p < view->end && status == FR_OK; p++) {
         const struct fr_topic_record *tail = &view->tails[p];
         uint64_t complete = 0;
         if (tail->found)
@@ -259,15 +259,16 @@ static bool judge_heads(struct topic_view *view)
     struct fr_publisher_known *known = view->known;
     struct fr_topic_begin begin = known->begin;
     bool was_known = begin.epoch > 0;
-    if (!was_known && view->np > 0)
-        begin = (struct fr_topic_begin){view->heads[0].timeline, view->heads[0].epoch, view->heads[0].digest, 0};
-    for (uint32_t p = 0; p < view->np; p++) {
+    const struct fr_topic_record *first = &view->heads[view->first];
+    if (!was_known)
+        begin = (struct fr_topic_begin){first->timeline, first->epoch, first->digest, 0};
+    for (uint32_t p = view->first; p < view->end; p++) {
         const struct fr_topic_record *head = &view->heads[p];
         if (!begins(view, head) || head->timeline != begin.timeline || head->epoch != begin.epoch ||
             head->digest != begin.digest || (was_known && head->offset != known->partitions[p].begin))
             return false;
     }
-    for (uint32_t p = 0; p < view->np; p++)
+    for (uint32_t p = view->first; p < view->end; p++)
         known->partitions[p].begin = view->heads[p].offset;
     known->begin = begin;
     known->begun_timeline = begin.timeline;
@@ -303,7 +304,7 @@ static enum fr_status choose_timeline(struct topic_view *view, struct fr_err *er
 {
     const struct fr_publisher_options *options = &view->board->options;
     uint64_t newest = 0;
-    for (uint32_t p = 0; p < view->np; p++) {
+    for (uint32_t p = view->first; p < view->end; p++) {
         const struct fr_topic_record *tail = &view->tails[p];
         if (tail->found && tail->status == FR_OK && tail->timeline > newest)
             newest = tail->timeline;
@@ -324,7 +325,7 @@ static enum fr_status choose_timeline(struct topic_view *view, struct fr_err *er
 /* Counts and logs partitions that are empty although epochs were acknowledged (P8). */
 static void count_losses(struct topic_view *view)
 {
-    for (uint32_t p = 0; p < view->np; p++) {
+    for (uint32_t p = view->first; p < view->end; p++) {
         if (view->tails[p].found || view->durable.acked == 0 || !has_begun(view))
             continue;
         fr_log(FR_LOG_WARN, "publisher", "delta_topic_lost_records",
@@ -373,7 +374,7 @@ static uint64_t later_merged(const struct topic_view *view, const struct fr_topi
 static uint64_t rebase_above(const struct topic_view *view, uint64_t base)
 {
     uint64_t above = base > 0 ? base - 1 : 0;
-    for (uint32_t p = 0; p < view->np; p++) {
+    for (uint32_t p = view->first; p < view->end; p++) {
         above = later_merged(view, &view->heads[p], above);
         above = later_merged(view, &view->tails[p], above);
     }
@@ -455,7 +456,7 @@ static enum fr_status decide(struct topic_view *view, struct fr_inspection_findi
         if (status != FR_OK)
             return status;
     }
-    for (uint32_t p = 0; p < view->np; p++) {
+    for (uint32_t p = view->first; p < view->end; p++) {
         known->partitions[p].low = view->low[p];
         known->partitions[p].next = view->high[p];
         known->partitions[p].gap_from = known->partitions[p].gap_to = 0;
@@ -482,6 +483,8 @@ static enum fr_status open_view(struct fr_publisher_sender *sender, const struct
     struct fr_publisher_board *board = sender->board;
     uint32_t np = board->options.partitions;
     *view = (struct topic_view){.sender = sender, .board = board, .known = sender->known, .asked = asked, .np = np};
+    view->first = board->options.first_partition;
+    view->end = board->options.end_partition;
     view->low = fr_alloc(np, sizeof(*view->low));
     view->high = fr_alloc(np, sizeof(*view->high));
     view->heads = fr_alloc(np, sizeof(*view->heads));
@@ -547,7 +550,7 @@ enum fr_status fr_publisher_judge_gaps(struct fr_publisher_sender *sender, struc
     size_t n = 0;
     enum fr_status status = open_view(sender, NULL, &view, err);
     struct fr_topic_partition *partitions = view.known->partitions;
-    for (uint32_t p = 0; p < view.np; p++)
+    for (uint32_t p = view.first; p < view.end; p++)
         if (partitions[p].gap_to > partitions[p].gap_from)
             view.spans[n++] =
                 (struct fr_topic_span){(int32_t)p, partitions[p].gap_from, partitions[p].gap_to, 0, false};
@@ -558,7 +561,7 @@ enum fr_status fr_publisher_judge_gaps(struct fr_publisher_sender *sender, struc
     if (stranger.status != FR_OK)
         status = stranger.status;
     if (status == FR_OK) {
-        for (uint32_t p = 0; p < view.np; p++)
+        for (uint32_t p = view.first; p < view.end; p++)
             partitions[p].gap_from = partitions[p].gap_to = 0;
         for (size_t i = 0; i < n; i++)
             view.board->tally.strays += view.spans[i].strays;

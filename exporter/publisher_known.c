@@ -102,7 +102,8 @@ enum fr_status fr_publisher_begin_is_acknowledged(struct fr_publisher_known *kno
     known->begin = known->sent_begin;
     known->begun_timeline = known->begin.timeline;
     known->sent_begin = (struct fr_topic_begin){0};
-    for (uint32_t p = 0; p < known->board->options.partitions; p++) {
+    const struct fr_publisher_options *options = &known->board->options;
+    for (uint32_t p = options->first_partition; p < options->end_partition; p++) {
         struct fr_topic_partition *at = &known->partitions[p];
         at->begin = at->sent_begin;
         first = first && at->begin == at->low;
@@ -147,7 +148,7 @@ static void compare(struct fr_publisher_known *known, const int64_t *low, const 
 {
     const struct fr_publisher_options *options = &known->board->options;
     bool changed = false;
-    for (uint32_t p = 0; p < options->partitions; p++) {
+    for (uint32_t p = options->first_partition; p < options->end_partition; p++) {
         struct fr_topic_partition *at = &known->partitions[p];
         at->low = low[p];
         changed |= known->begin.epoch > 0 && low[p] > at->begin; /* deleted by retention */

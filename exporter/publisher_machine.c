@@ -268,6 +268,8 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
     sender->known = &publisher->known;
     sender->topic = &publisher->topic;
     sender->out.hps = fr_publisher_hps_new(options);
+    sender->out.first_partition = board->options.first_partition;
+    sender->out.end_partition = board->options.end_partition;
     publisher->epochs.sender = publisher->rebase.sender = sender;
     /* A property that librdkafka refuses is reported here and not at the first epoch. */
     enum fr_status status =
@@ -315,7 +317,7 @@ static void share_status(struct fr_publisher *publisher)
     struct fr_publisher_board *board = &publisher->board;
     board->tally.topic.begin = publisher->known.begin.epoch;
     pthread_mutex_lock(&board->mutex);
-    for (uint32_t p = 0; p < board->options.partitions; p++)
+    for (uint32_t p = board->options.first_partition; p < board->options.end_partition; p++)
         board->next[p] = publisher->known.partitions[p].next;
     board->status = board->tally;
     pthread_mutex_unlock(&board->mutex);

@@ -18,6 +18,7 @@ struct fr_outgoing_record {
 };
 
 struct fr_outgoing {
+    uint32_t first_partition, end_partition; /* records of other partitions are left out */
     uint64_t epoch;
     bool begins; /* new replicas can begin with the epoch: `from` is 1, or there is a rewind */
     bool ends;   /* no further records of this epoch follow */

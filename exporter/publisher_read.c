@@ -49,15 +49,15 @@ void fr_publisher_reader_close(rd_kafka_t *client)
     rd_kafka_destroy(client);
 }
 
-/* Queries the offset that `which` (RD_KAFKA_OFFSET_BEGINNING or _END) stands for, of all
- * partitions. */
+/* Queries the offset that `which` (RD_KAFKA_OFFSET_BEGINNING or _END) stands for, of all partitions
+ * of this publisher. */
 static enum fr_status ask_offsets(const struct fr_publisher_board *board, rd_kafka_t *client, int64_t which,
                                   int64_t *out, struct fr_err *err)
 {
     const char *topic = board->options.topic;
-    uint32_t np = board->options.partitions;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)np);
-    for (uint32_t p = 0; p < np; p++)
+    uint32_t first = board->options.first_partition, end = board->options.end_partition;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)(end - first));
+    for (uint32_t p = first; p < end; p++)
         rd_kafka_topic_partition_list_add(list, topic, (int32_t)p)->offset = which;
     rd_kafka_resp_err_t error = rd_kafka_offsets_for_times(client, list, BROKER_TIMEOUT_MS);
     enum fr_status status = FR_OK;

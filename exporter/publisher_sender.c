@@ -179,6 +179,8 @@ void fr_publisher_drop_producer(struct fr_publisher_sender *sender)
 enum fr_status fr_publisher_add_record(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
 {
     struct fr_outgoing *out = self;
+    if (partition < out->first_partition || partition >= out->end_partition)
+        return FR_OK; /* another rank sends it */
     fr_publisher_append(out, NULL, partition, bytes, size)->begins = out->begins && piece == 0;
     return out->hps ? fr_publisher_hps_add(out, bytes, size) : FR_OK;
 }

@@ -87,7 +87,7 @@ static uint64_t needed_bytes(const struct fr_publisher_topic *topic)
     if (ms < NEEDED_AFTER_MS)
         return 0;
     double bytes = (double)topic->board->tally.bytes * (double)options->retention_ms / (double)ms;
-    return (uint64_t)(bytes / options->partitions);
+    return (uint64_t)(bytes / (options->end_partition - options->first_partition));
 }
 
 /* Judges whether the topic keeps what new replicas need, and logs which setting to change. */
@@ -189,6 +189,8 @@ bool fr_publisher_accepts_refused(const struct fr_publisher_topic *topic, rd_kaf
 static enum fr_status make_topic(struct fr_publisher_board *board, rd_kafka_t *client, const char *topic,
                                  struct fr_kafka_topic *found, struct fr_err *err)
 {
+    if (board->options.first_partition > 0)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s does not exist yet; rank 0 creates it", topic);
     if (!board->options.create)
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s does not exist and export.create is off", topic);
     /* Nothing that new replicas need may be deleted or compacted. If the operator's topic keeps

@@ -78,8 +78,8 @@ struct fr_topic_visitor {
 enum fr_status fr_publisher_reader_open(struct fr_publisher_board *board, rd_kafka_t **out,
                                         struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_reader_close(rd_kafka_t *client);
-/* Queries the first and the next offset of every partition of the delta topic, in two requests,
- * with any client. */
+/* Queries the first and the next offset of each partition of this publisher, in two requests,
+ * with any client. low, high: [partitions], of which those of this publisher are set. */
 enum fr_status fr_publisher_ends(const struct fr_publisher_board *board, rd_kafka_t *client, int64_t *low,
                                  int64_t *high, struct fr_err *err) FR_MUST_CHECK;
 /* Visits the records of all spans, in order within each span. Strays are counted and not visited.

@@ -4,9 +4,10 @@
  * which can delay what they send, and let a rank hang in a vote about an epoch. A test program:
  * nothing of it is installed.
  *
- * Rank r has the options of the configuration, with state_dir STATE_DIR/rank-r, export.topic
- * TOPIC.r and a free port. A signal is received by one rank, and the roll call gives its stop to
- * the others. The first error of a rank ends the job for all, and gives the exit code.
+ * Rank r has the options of the configuration, with state_dir STATE_DIR/rank-r and a free port, and
+ * sends its partitions of the delta topic. A signal is received by one rank, and the roll call
+ * gives its stop to the others. The first error of a rank ends the job for all, and gives the exit
+ * code.
  *
  * Threads: each rank's service belongs to the thread of the rank. The main thread passes on the
  * signals that threads of a library give to it (signals.c). */
@@ -31,7 +32,7 @@
 #include "service.h"
 #include "signals.h"
 
-enum { SETS_MAX = 64, OWN_SETS = 3, SET_BYTES = 1200, SIGNAL_LOOK_MS = 20 };
+enum { SETS_MAX = 64, OWN_SETS = 2, SET_BYTES = 1200, SIGNAL_LOOK_MS = 20 };
 /* The longest wait for a rank, also while others recover; only a failing test reaches it. */
 enum { DEADLINE_MS = 120000 };
 
@@ -112,10 +113,9 @@ static struct fr_conf *load_rank(struct arguments *arguments, const struct fr_co
     size_t n = arguments->n_sets;
     snprintf(own[0], SET_BYTES, "state_dir=%s/rank-%u", common->state_dir, rank);
     snprintf(own[1], SET_BYTES, "metrics.listen=127.0.0.1:0");
-    snprintf(own[2], SET_BYTES, "export.topic=%s.%u", common->export_.topic, rank);
     for (size_t i = 0; i < OWN_SETS; i++)
         arguments->sets[n + i] = own[i];
-    return load(arguments, n + (common->export_.topic ? OWN_SETS : OWN_SETS - 1));
+    return load(arguments, n + OWN_SETS);
 }
 
 /* The first error of a rank ends the job. */

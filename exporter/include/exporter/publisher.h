@@ -54,6 +54,10 @@ struct fr_publisher_options {
     const char *brokers;
     const char *topic;
     uint32_t partitions;
+    /* The publisher sends, reads and has acknowledged the partitions [first_partition,
+     * end_partition) only; other ranks of the job do the others. Both 0: all. The publisher with
+     * partition 0 sends the parameters and the model, and creates the topics. */
+    uint32_t first_partition, end_partition;
     /* Tables whose rows are also sent to topics of NVIDIA HPS; 0: none. Copied. */
     uint32_t n_hps_tables;
     const char *const *hps_tables;

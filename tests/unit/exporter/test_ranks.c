@@ -1,5 +1,5 @@
-/* The publisher of a job of several ranks, against librdkafka's embedded broker: its records have
- * the digests of the job. */
+/* The publishers of a job of several ranks, against librdkafka's embedded broker: their records
+ * have the digests of the job, and each of them sends and reads its own partitions only. */
 #include "mock_broker.h"
 
 FR_FIXTURE(open_state)
@@ -31,15 +31,26 @@ static uint64_t dig_of(uint64_t epoch)
     return fr_sha256_u64(&digest);
 }
 
-static void publish(void)
+/* The publisher of the partitions [first, end). */
+static void publish_part(uint32_t first, uint32_t end)
 {
     static const struct fr_publisher_property log[] = {{"log_level", "3", NULL}};
-    make_publisher((struct fr_publisher_options){
-        .create = true, .properties = log, .n_properties = 1, .digests = {&job, digest_of, job.first}});
+    make_publisher((struct fr_publisher_options){.create = true,
+                                                 .properties = log,
+                                                 .n_properties = 1,
+                                                 .digests = {&job, digest_of, job.first},
+                                                 .first_partition = first,
+                                                 .end_partition = end});
+}
+
+static void publish(void)
+{
+    publish_part(0, 0);
 }
 
 struct seen {
     uint64_t records, commits, newest;
+    uint64_t of[FIXTURE_PARTITIONS], models; /* records of each partition; those with the model */
 };
 
 /* Reads the topic; each record has the digests of its epoch and of the one before. */
@@ -73,6 +84,8 @@ static struct seen read_topic(void)
             if (record.kind == FR_DELTA_COMMIT)
                 assert_int_equal(record.commit.previous, record.from > 1 ? dig_of(record.from - 1) : 0);
             seen.records++;
+            seen.of[record.partition]++;
+            seen.models += record.kind == FR_DELTA_MODEL;
             seen.commits += record.kind == FR_DELTA_COMMIT;
             seen.newest = record.epoch > seen.newest ? record.epoch : seen.newest;
         }
@@ -143,6 +156,54 @@ FR_CASE(records_with_the_digests_of_another_job_are_refused)
     assert_non_null(strstr(err.text, "with another digest than ours"));
 }
 
+FR_CASE(each_rank_sends_the_partitions_of_its_own)
+{
+    job = (struct job){.number = 5};
+    append(&f, 20);
+    append(&f, 20);
+    publish_part(1, 2);
+    check_ok();
+    offer_all();
+    step_until(2);
+    struct seen second = read_topic();
+    assert_int_equal(second.of[0], 0);
+    assert_int_equal(second.commits, 2);
+    assert_int_equal(second.models, 0);
+    uint64_t offsets[FIXTURE_PARTITIONS];
+    assert_false(fr_publisher_offsets(publisher, offsets)); /* the other rank knows its own */
+
+    publish_part(0, 1); /* nothing of the other partition counts for this one */
+    check_ok();
+    assert_int_equal(status.acked, 0);
+    assert_int_equal(status.topic.begin, 0);
+    offer_all();
+    step_until(2);
+    struct seen both = read_topic();
+    assert_int_equal(both.of[1], second.of[1]);
+    assert_int_equal(both.commits, 4);
+    assert_int_equal(both.models, 1);
+
+    publish_part(1, 2); /* begins where it ended */
+    check_ok();
+    assert_int_equal(status.acked, 2);
+    assert_int_equal(status.topic.begin, 1);
+}
+
+FR_CASE(a_rank_does_not_judge_partitions_of_other_ranks)
+{
+    job = (struct job){.number = 6};
+    append(&f, 20);
+    publish_part(0, 1);
+    check_ok();
+    offer_all();
+    step_until(1);
+    job.number = 7;
+    publish_part(1, 2);
+    check_ok(); /* what partition 0 has is not of this job, which rank 0 will find */
+    publish_part(0, 1);
+    assert_int_equal(check_until_answered(), FR_E_MISMATCH);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -150,6 +211,8 @@ int main(void)
                                         close_state),
         cmocka_unit_test_setup_teardown(sending_resumes_where_the_digests_of_the_job_begin, open_state, close_state),
         cmocka_unit_test_setup_teardown(records_with_the_digests_of_another_job_are_refused, open_state, close_state),
+        cmocka_unit_test_setup_teardown(each_rank_sends_the_partitions_of_its_own, open_state, close_state),
+        cmocka_unit_test_setup_teardown(a_rank_does_not_judge_partitions_of_other_ranks, open_state, close_state),
     };
     return cmocka_run_group_tests_name("ranks", cases, start_broker, stop_broker);
 }
