@@ -36,6 +36,11 @@ void fr_publisher_board_release(struct fr_publisher_board *board)
     free(board->next);
 }
 
+bool fr_publisher_has_all(const struct fr_publisher_board *board)
+{
+    return board->options.end_partition - board->options.first_partition == board->options.partitions;
+}
+
 enum fr_status fr_publisher_digest(const struct fr_publisher_board *board, uint64_t epoch, struct fr_sha256 *out)
 {
     const struct fr_publisher_digests *digests = &board->options.digests;

@@ -39,6 +39,10 @@ enum fr_status fr_publisher_client(struct fr_publisher_board *board, struct fr_k
 /* librdkafka calls this in the thread that polls the client. opaque: the board. */
 void fr_publisher_client_error(rd_kafka_t *client, int error, const char *reason, void *opaque);
 
+/* Whether the publisher has all partitions. If not, other ranks of the job have the others, and
+ * whatever readers must find in all partitions alike (a timeline's beginning, the whole state, an
+ * epoch merged of others) cannot be decided by one publisher. */
+bool fr_publisher_has_all(const struct fr_publisher_board *board);
 /* The digest of an epoch, as records carry it. Errors: as of fr_durable_digest. */
 enum fr_status fr_publisher_digest(const struct fr_publisher_board *board, uint64_t epoch,
                                    struct fr_sha256 *out) FR_MUST_CHECK;

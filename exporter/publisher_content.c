@@ -9,7 +9,8 @@
  * resend, by this process or another one, either merges the same epochs and has the same bytes,
  * or merges other epochs and is another merged epoch. Replicas distinguish merged epochs by
  * (epoch, from). With export.on_backlog: rebase the whole state is sent instead. In lockstep,
- * where every run writes the same records, nothing is a backlog (max_backlog_bytes is 0).
+ * where every run writes the same records, nothing is a backlog (max_backlog_bytes is 0). Nor is
+ * anything in a job of several ranks, because each of them would merge other epochs.
  *
  * The whole state is one merged epoch, `from` 1, as of the newest folded epoch. Its records come
  * from full.h piece by piece. The journal keeps the epochs after it, because nothing later is
@@ -48,7 +49,7 @@ bool fr_publisher_is_backlog(struct fr_publisher_epochs *epochs, uint64_t *last)
     const struct fr_publisher_board *board = epochs->sender->board;
     uint64_t most = board->options.max_backlog_bytes, sent = board->tally.sent, end = 0;
     uint64_t offered = atomic_load(&board->offered);
-    if (most == 0 || offered < sent + BACKLOG_EPOCHS || sent < epochs->measured_at)
+    if (most == 0 || !fr_publisher_has_all(board) || offered < sent + BACKLOG_EPOCHS || sent < epochs->measured_at)
         return false;
     if (fr_durable_span(board->options.durable, sent + 1, offered, MERGE_BYTES, &end) > most) {
         *last = end;

@@ -297,6 +297,19 @@ static bool has_begun(const struct topic_view *view)
     return view->durable.timeline <= 1 || view->known->begun_timeline == view->durable.timeline;
 }
 
+/* Refuses what the publisher of some of the partitions cannot do alone. status: of the error. */
+static enum fr_status refuse_alone(const struct topic_view *view, enum fr_status status, const char *why,
+                                   struct fr_err *err)
+{
+    if (fr_publisher_has_all(view->board))
+        return FR_OK;
+    return fr_err_set(err, status,
+                      "topic %s, partitions %u to %u: %s, which this version cannot do in a job of several ranks; give "
+                      "the topic its records back, or begin a new job, with empty state directories and an empty "
+                      "topic in export.topic",
+                      view->board->options.topic, view->first, view->end - 1, why);
+}
+
 /* Chooses another number for a timeline that has not begun, if the topic has records of that
  * number. They may be of another state from the same savepoint, or of this state before a kill, and
  * readers cannot distinguish these two by what both began with. */
@@ -311,7 +324,10 @@ static enum fr_status choose_timeline(struct topic_view *view, struct fr_err *er
     }
     if (!view->asked->first || has_begun(view) || newest < view->durable.timeline)
         return FR_OK;
-    enum fr_status status = fr_durable_begin_timeline(options->durable, newest + 1, err);
+    enum fr_status status =
+        refuse_alone(view, FR_E_MISMATCH, "they hold records of this state's timeline, so another one must begin", err);
+    if (status == FR_OK)
+        status = fr_durable_begin_timeline(options->durable, newest + 1, err);
     if (status == FR_OK)
         fr_log(FR_LOG_INFO, "publisher", "timeline_taken",
                "topic=%s timeline=%" PRIu64 " instead=%" PRIu64 " note=\"the topic holds records of that number\"",
@@ -385,7 +401,8 @@ static uint64_t rebase_above(const struct topic_view *view, uint64_t base)
 static bool is_covered(const struct topic_view *view)
 {
     const struct fr_publisher_options *options = &view->board->options;
-    return options->covers && options->covers(options->self, view->low, view->high, view->np);
+    return fr_publisher_has_all(view->board) && options->covers &&
+           options->covers(options->self, view->low, view->high, view->np);
 }
 
 /* Returns the epoch after which sending resumes. A commit may be on the topic without a piece
@@ -410,12 +427,16 @@ static uint64_t resume_after(const struct topic_view *view, uint64_t complete, u
 static enum fr_status choose_beginning(const struct topic_view *view, uint64_t journal, uint64_t base,
                                        struct fr_inspection_findings *found, struct fr_err *err)
 {
+    enum fr_status status = refuse_alone(
+        view, FR_E_LOST, "they lack epochs that the journals no longer have, so they need the whole state", err);
+    if (status != FR_OK)
+        return status;
     if (!has_begun(view) && view->asked->may_rewind && !view->asked->rebase->full) {
         found->event = FR_PUBLISHER_SNAPSHOT_NEEDED;
         found->least = journal;
         return FR_OK;
     }
-    enum fr_status status = allow_rebase(view, err);
+    status = allow_rebase(view, err);
     if (status != FR_OK)
         return status;
     found->event = FR_PUBLISHER_STATE_NEEDED;

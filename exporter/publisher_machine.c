@@ -376,7 +376,8 @@ static enum fr_status inspect(struct fr_publisher *publisher, struct fr_err *err
  * brokers fills its topic with the whole state. If every epoch so far is acknowledged, that
  * timeline begins with the next epoch (fr_publisher_least_timeline): a run without brokers that
  * trains nothing changes nothing. Otherwise it begins now, because from now on the epochs that the
- * topic lacks count as acknowledged. */
+ * topic lacks count as acknowledged. In a job of several ranks, ranks may differ in this: no
+ * timeline begins, and a later start with brokers finds what the topic lacks. */
 static enum fr_status go_offline(struct fr_publisher *publisher, struct fr_err *err)
 {
     struct fr_durable *of = publisher->board.options.durable;
@@ -385,6 +386,7 @@ static enum fr_status go_offline(struct fr_publisher *publisher, struct fr_err *
     fr_durable_get_status(of, &durable);
     enum fr_status status = FR_OK;
     bool published = durable.timeline <= 1 || publisher->known.begun_timeline == durable.timeline;
+    published = published && fr_publisher_has_all(&publisher->board);
     if (published && durable.acked >= durable.epoch)
         atomic_store(&publisher->least_timeline, durable.timeline + 1);
     else if (published)

@@ -269,6 +269,15 @@ class Cases:
             self.compare(name, 3, begin)
         assert agreed["kept beyond the mark"] > 0 and agreed["cut off"] > 0, agreed
 
+    def lost(self):
+        """The topic is deleted when the journals no longer have all epochs. No rank fills it or begins a timeline alone: the job ends, and says what to do."""
+        self.start(3, 1, ["unfolded_max=64KiB"], name="lost", wait_http=False).expect_exit(0)
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
+        admin.delete_topics(["lost.delta"])["lost.delta"].result(PATIENCE)
+        daemon = self.start(3, 1, ["unfolded_max=64KiB"], name="lost", wait_http=False)
+        daemon.expect_exit(3)
+        assert re.search(r"event=stopped rank=\d first=1 code=3 .*topic lost.delta, partitions \d+ to \d+: they lack epochs .*begin a new job", daemon.log()), daemon.log()[-2000:]
+
     def malformed(self):
         """All records of rank 1's partition are malformed. For one process, which reads good ones, too, they are letters; for two ranks they end the job."""
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
@@ -302,7 +311,7 @@ class Cases:
 def main():
     with Workspace() as work, Kafka() as kafka:
         # the last one changes what is expected
-        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "processes", "daemons", "kills", "malformed", "error", "beside"])
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "processes", "daemons", "kills", "lost", "malformed", "error", "beside"])
 
 
 main()

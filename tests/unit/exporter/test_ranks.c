@@ -31,6 +31,8 @@ static uint64_t dig_of(uint64_t epoch)
     return fr_sha256_u64(&digest);
 }
 
+static uint64_t max_backlog_bytes; /* of the next publisher */
+
 /* The publisher of the partitions [first, end). */
 static void publish_part(uint32_t first, uint32_t end)
 {
@@ -39,6 +41,7 @@ static void publish_part(uint32_t first, uint32_t end)
                                                  .properties = log,
                                                  .n_properties = 1,
                                                  .digests = {&job, digest_of, job.first},
+                                                 .max_backlog_bytes = max_backlog_bytes,
                                                  .first_partition = first,
                                                  .end_partition = end});
 }
@@ -204,6 +207,76 @@ FR_CASE(a_rank_does_not_judge_partitions_of_other_ranks)
     assert_int_equal(check_until_answered(), FR_E_MISMATCH);
 }
 
+FR_CASE(a_rank_does_not_fill_its_partitions_with_the_whole_state)
+{
+    job = (struct job){.number = 9, .first = 2};
+    for (int i = 0; i < 3; i++)
+        append(&f, 20);
+    publish_part(1, 2);
+    assert_int_equal(check_until_answered(), FR_E_LOST);
+    assert_non_null(strstr(err.text, "partitions 1 to 1: they lack epochs that the journals no longer have"));
+    assert_non_null(strstr(err.text, "begin a new job, with empty state directories and an empty topic"));
+    publish_part(0, 0); /* a publisher of all partitions does */
+    check_ok();
+    assert_true(status.topic.looks == 1);
+}
+
+FR_CASE(a_rank_begins_no_timeline)
+{
+    job = (struct job){.number = 10};
+    append(&f, 20);
+    assert_int_equal(fr_durable_begin_timeline(f.durable, 2, &err), FR_OK);
+    append(&f, 20);
+    assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
+    job.first = 2;
+    publish_part(0, 0);
+    check_ok();
+    offer_all();
+    FR_UNTIL (status.acked == 2) {
+        assert_int_equal(fr_publisher_step(publisher, STEP_MS, &err), FR_OK);
+        fr_publisher_get_status(publisher, &status);
+    }
+    /* so it is not known that the timeline is ours */
+    assert_int_equal(fr_durable_write_file(f.durable, "delta.begin", "", 0, &err), FR_OK);
+    publish_part(0, 1);
+    assert_int_equal(check_until_answered(), FR_E_MISMATCH);
+    assert_non_null(strstr(err.text, "partitions 0 to 0: they hold records of this state's timeline"));
+    struct fr_durable_status durable;
+    fr_durable_get_status(f.durable, &durable);
+    assert_int_equal(durable.timeline, 2);
+}
+
+FR_CASE(a_rank_without_brokers_begins_no_timeline)
+{
+    const char *kept = brokers;
+    job = (struct job){.number = 11};
+    append(&f, 20);
+    brokers = NULL;
+    publish_part(0, 1);
+    brokers = kept;
+    check_ok();
+    struct fr_durable_status durable;
+    fr_durable_get_status(f.durable, &durable);
+    assert_int_equal(durable.timeline, 1);
+    assert_int_equal(fr_publisher_least_timeline(publisher), 0);
+}
+
+FR_CASE(a_rank_merges_no_epochs)
+{
+    enum { EPOCHS = 40 };
+    job = (struct job){.number = 12};
+    max_backlog_bytes = 1;
+    for (int i = 0; i < EPOCHS; i++)
+        append(&f, 20);
+    publish_part(0, 1);
+    check_ok();
+    offer_all();
+    step_until(EPOCHS);
+    max_backlog_bytes = 0;
+    assert_int_equal(status.backlog.merges, 0);
+    assert_int_equal(read_topic().commits, EPOCHS);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -212,6 +285,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(sending_resumes_where_the_digests_of_the_job_begin, open_state, close_state),
         cmocka_unit_test_setup_teardown(records_with_the_digests_of_another_job_are_refused, open_state, close_state),
         cmocka_unit_test_setup_teardown(each_rank_sends_the_partitions_of_its_own, open_state, close_state),
+        cmocka_unit_test_setup_teardown(a_rank_does_not_fill_its_partitions_with_the_whole_state, open_state,
+                                        close_state),
+        cmocka_unit_test_setup_teardown(a_rank_begins_no_timeline, open_state, close_state),
+        cmocka_unit_test_setup_teardown(a_rank_without_brokers_begins_no_timeline, open_state, close_state),
+        cmocka_unit_test_setup_teardown(a_rank_merges_no_epochs, open_state, close_state),
         cmocka_unit_test_setup_teardown(a_rank_does_not_judge_partitions_of_other_ranks, open_state, close_state),
     };
     return cmocka_run_group_tests_name("ranks", cases, start_broker, stop_broker);
