@@ -42,6 +42,8 @@ enum {
 };
 /* from MPI_Abort to _exit, if MPI hangs, too */
 static const uint64_t abort_ns = 2000000000;
+/* At least so long may the launcher and MPI take to start all ranks, on a machine that is busy. */
+#define START_NS UINT64_C(60000000000)
 
 enum state { AT_REST, GIVEN, MOVING };
 
@@ -427,16 +429,16 @@ static enum fr_status receive(void *self, enum fr_channel number, struct fr_byte
     return status;
 }
 
-/* Waits until the thread has come to a stage, or the job is over. Returns false after the
- * deadline. */
-static bool await_stage_locked(struct engine *engine, enum stage stage)
+/* Waits until the thread has come to a stage, or the job is over. Returns false if it takes
+ * longer. */
+static bool await_stage_locked(struct engine *engine, enum stage stage, uint64_t most_ns)
 {
     uint64_t begin_ns = now_ns();
     while (engine->stage < stage && !engine->over) {
         uint64_t waited_ns = now_ns() - begin_ns;
-        if (waited_ns >= engine->options.deadline_ns)
+        if (waited_ns >= most_ns)
             return false;
-        sleep_locked(engine, engine->options.deadline_ns - waited_ns);
+        sleep_locked(engine, most_ns - waited_ns);
     }
     return true;
 }
@@ -461,7 +463,7 @@ static void release(void *self)
     if (!engine->over)
         engine->stage = LEAVING;
     wake_locked(engine);
-    if (!await_stage_locked(engine, LEFT)) {
+    if (!await_stage_locked(engine, LEFT, engine->options.deadline_ns)) {
         fr_err_set(&err, FR_E_UNAVAILABLE, "a rank has not come to the end of the job for %" PRIu64 " ms",
                    engine->options.deadline_ns / 1000000);
         engine->options.report(err.text);
@@ -490,7 +492,8 @@ static enum fr_status open_job(const struct fr_mpi_options *options, struct fr_e
     if (!fr_thread_start(&engine->thread, "exchange", run, engine))
         return fr_err_set(err, FR_E_NO_MEMORY, "%s", FR_THREADS_SHORT);
     pthread_mutex_lock(&engine->lock);
-    bool in_time = await_stage_locked(engine, RUNNING);
+    uint64_t most_ns = options->deadline_ns > START_NS ? options->deadline_ns : START_NS;
+    bool in_time = await_stage_locked(engine, RUNNING, most_ns);
     *err = engine->failure;
     engine->over = !in_time;
     pthread_mutex_unlock(&engine->lock);
@@ -498,7 +501,7 @@ static enum fr_status open_job(const struct fr_mpi_options *options, struct fr_e
         return fr_err_set(err, FR_E_UNAVAILABLE,
                           "MPI has not started all ranks within %" PRIu64
                           " ms: look at the launcher's output, then start again",
-                          options->deadline_ns / 1000000);
+                          most_ns / 1000000);
     if (err->status != FR_OK) {
         free_left(engine);
         return err->status;

@@ -24,7 +24,8 @@
 
 struct fr_exchange_mpi_options {
     const char *plugin;   /* path of freshet-mpi.so; NULL: it is searched (base/plugin.h) */
-    uint64_t deadline_ns; /* the longest wait for a rank, when the job starts and ends, too */
+    /* the longest wait for a rank, also when the job ends; when it starts, 60 s at least */
+    uint64_t deadline_ns;
     uint32_t workers;     /* threads that are to compute in this process, for the warning below */
 };
 
