@@ -102,6 +102,12 @@ static void check_domains(struct fr_loader *loader, const struct fr_node *root)
                   "%" PRIu32 ", and scale.domains is %" PRIu32
                   ": each rank needs a domain; expected at most that, or more domains (fixed once the state is made)",
                   conf->ranks, conf->domains);
+    if (conf->ranks > 1 && (conf->snapshot.every_ms > 0 || conf->snapshot.at_drain))
+        fr_refuse(loader, scale, "scale.ranks",
+                  "more than 1 with snapshots, which have the rows of one rank in this version; set snapshot.every: 0s "
+                  "and snapshot.at_drain: false, and let replicas begin with the topic (export.retention: all)");
+    if (conf->ranks > 1 && conf->export_.format == FR_EXPORT_HPS)
+        fr_refuse(loader, scale, "scale.ranks", "more than 1 with export.format: hps, which was not tried with ranks");
     if (conf->domains > 1 && conf->device == FR_DEVICE_CUDA)
         fr_refuse(
             loader, scale, "scale.domains",

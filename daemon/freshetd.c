@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,8 +29,7 @@
 #include "service.h"
 #include "signals.h"
 
-enum { SETS_MAX = 256, ASKED_SKIPS_MAX = 256, FILES_MAX = 65536, CLOSE_LOOK_MS = 5 };
-enum { KEPT_SHARE = 64, KEPT_MIN = 1 << 20, KEPT_MAX = 128 << 20 };
+enum { SETS_MAX = 256, ASKED_SKIPS_MAX = 256, CLOSE_LOOK_MS = 5 };
 
 struct arguments {
     struct fr_service_options service;
@@ -298,30 +295,6 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     return code;
 }
 
-/* Raises the limit of open files as far as the process may: every sorted file of the cold store and
- * of the journal is an open file. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_MAX)
-        return;
-    limit.rlim_cur = limit.rlim_max < FILES_MAX ? limit.rlim_max : FILES_MAX;
-    /* if the limit stays too low, a later check refuses it by name */
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* Keeps freed memory in the allocator's arenas, up to a 64th of the limit in each, because memory
- * of epochs, deltas and brokers' answers is soon needed again, and pages fresh from the system cost
- * a fault each. */
-static void keep_freed_memory(uint64_t memory_limit)
-{
-    uint64_t kept = memory_limit / KEPT_SHARE < KEPT_MAX ? memory_limit / KEPT_SHARE : KEPT_MAX;
-    if (kept < KEPT_MIN)
-        return; /* the allocator's default is about as much */
-    (void)mallopt(M_MMAP_THRESHOLD, (int)(kept / 4));
-    (void)mallopt(M_TRIM_THRESHOLD, (int)kept);
-}
-
 /* Logs the configuration's warnings, one line each. */
 static void log_warnings(struct fr_buffer *warnings)
 {
@@ -357,7 +330,7 @@ static int run_command(struct fr_conf *conf, const struct arguments *arguments, 
     struct fr_err err = {0};
     enum fr_status status;
     int code = FR_EXIT_OK;
-    raise_file_limit();
+    fr_limits_raise_files();
     fr_signals_aborts(conf->state_dir);
     if (arguments->print_config) {
         fr_conf_print(conf, &text);
@@ -378,7 +351,7 @@ static int run_command(struct fr_conf *conf, const struct arguments *arguments, 
         fr_limits_log_machine();
         fr_limits_warn(conf, fr_machine(), arguments->service.config, warnings);
         log_warnings(warnings);
-        keep_freed_memory(conf->memory_limit);
+        fr_limits_keep_freed(conf->memory_limit);
         code = run(conf, arguments);
     }
     fr_buffer_release(&text);

@@ -83,7 +83,7 @@ enum fr_status fr_job_check_directory(const char *state_dir, uint32_t ranks, str
     if (other > 0)
         return fr_err_set(err, FR_E_MISMATCH,
                           "%s holds the state of a job of %" PRIu32 " ranks, and scale.ranks is %" PRIu32
-                          ": this version cannot divide a state anew; start %" PRIu32
+                          ": this version cannot divide a state another way; start %" PRIu32
                           " ranks, or give another state_dir",
                           state_dir, other, ranks, other);
     snprintf(path, sizeof(path), "%s/hwm", state_dir);

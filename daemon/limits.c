@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,9 @@ enum {
      * merges at a time, each on as many ranges, with a thread for each range. Three Kafka
      * clients, made later, have one or two threads each, and one for each broker they know. */
     LIBRARY_THREADS = 32,
+    FILES_MAX = 65536,
 };
+enum { KEPT_SHARE = 64, KEPT_MIN = 1 << 20, KEPT_MAX = 128 << 20 };
 
 size_t fr_limits_workers(const struct fr_conf *conf)
 {
@@ -184,4 +187,23 @@ void fr_limits_log_machine(void)
 size_t fr_limits_epoch_touch_bytes(const struct fr_conf *conf)
 {
     return conf->memory_reserve > 0 ? (size_t)(conf->epoch_bytes_max / 4 * 3) : 0;
+}
+
+void fr_limits_raise_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_MAX)
+        return;
+    limit.rlim_cur = limit.rlim_max < FILES_MAX ? limit.rlim_max : FILES_MAX;
+    /* if the limit stays too low, a later check refuses it by name */
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void fr_limits_keep_freed(uint64_t memory_limit)
+{
+    uint64_t kept = memory_limit / KEPT_SHARE < KEPT_MAX ? memory_limit / KEPT_SHARE : KEPT_MAX;
+    if (kept < KEPT_MIN)
+        return; /* the allocator's default is about as much */
+    (void)mallopt(M_MMAP_THRESHOLD, (int)(kept / 4));
+    (void)mallopt(M_TRIM_THRESHOLD, (int)kept);
 }

@@ -19,5 +19,12 @@ size_t fr_limits_workers(const struct fr_conf *conf);
  * may exist at once (two in stages and the newest durable one): about the images of
  * epoch_bytes_max. */
 size_t fr_limits_epoch_touch_bytes(const struct fr_conf *conf);
+/* Raises the limit of open files as far as the process may: every sorted file of the cold store and
+ * of the journal is an open file. */
+void fr_limits_raise_files(void);
+/* Keeps freed memory in the allocator's arenas, up to a 64th of the limit in each, because memory
+ * of epochs, deltas and brokers' answers is soon needed again, and pages fresh from the system cost
+ * a fault each. */
+void fr_limits_keep_freed(uint64_t memory_limit);
 
 #endif
