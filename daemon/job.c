@@ -53,6 +53,19 @@ bool fr_job_sets(const struct fr_conf *conf, uint32_t rank, char sets[FR_JOB_SET
     return fits;
 }
 
+/* Returns N of a name rank-RofN; 0: it is another name. */
+static uint32_t ranks_of_name(const char *name)
+{
+    char *end;
+    if (strncmp(name, "rank-", 5) != 0)
+        return 0;
+    (void)strtoul(name + 5, &end, 10);
+    if (strncmp(end, "of", 2) != 0)
+        return 0;
+    unsigned long ranks = strtoul(end + 2, &end, 10);
+    return *end == '\0' && ranks <= FR_RANKS_MAX ? (uint32_t)ranks : 0;
+}
+
 /* Finds a directory rank-RofN with another N. Returns N; 0: there is none. */
 static uint32_t find_other_ranks(const char *state_dir, uint32_t ranks, enum fr_status *status, struct fr_err *err)
 {
@@ -64,10 +77,8 @@ static uint32_t find_other_ranks(const char *state_dir, uint32_t ranks, enum fr_
         return 0;
     }
     for (const struct dirent *entry; found == 0 && (entry = readdir(dir)) != NULL;) {
-        uint32_t rank, n;
-        char end;
-        if (sscanf(entry->d_name, "rank-%" SCNu32 "of%" SCNu32 "%c", &rank, &n, &end) == 2 && n != ranks)
-            found = n;
+        uint32_t n = ranks_of_name(entry->d_name);
+        found = n != ranks ? n : 0;
     }
     closedir(dir);
     return found;

@@ -151,7 +151,7 @@ static enum fr_status find_digests(struct fr_service *service, struct fr_err *er
 static enum fr_status agree_salt(const struct fr_service *service, struct fr_durable_options *options,
                                  struct fr_err *err)
 {
-    uint64_t salts[FR_RANKS_MAX], own = options->salt;
+    uint64_t salts[FR_RANKS_MAX] = {options->salt}, own = options->salt;
     enum fr_status status = fr_durable_read_salt(options->dir, &own, err);
     if (status == FR_OK || status == FR_E_NOT_FOUND)
         status = fr_exchange_gather(service->options.exchange, &own, sizeof(own), salts, err);
@@ -169,6 +169,7 @@ static enum fr_status open_state(struct fr_service *service, struct fr_durable_o
     enum fr_status status = agree_salt(service, options, err);
     if (status == FR_OK)
         status = fr_durable_open(options, &service->durable, err);
+    options->job = NULL;
     if (status != FR_OK)
         return status;
     struct fr_durable_status opened;

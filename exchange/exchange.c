@@ -115,7 +115,8 @@ enum fr_status fr_exchange_receive(struct fr_exchange *exchange, enum fr_channel
 static enum fr_status gather(struct fr_exchange *exchange, enum fr_channel channel, const void *mine, size_t size,
                              void *all, struct fr_err *err)
 {
-    struct fr_bytes parts[FR_RANKS_MAX];
+    struct fr_bytes parts[FR_RANKS_MAX] = {{0}};
+    FR_CHECK(size > 0);
     for (uint32_t r = 0; r < exchange->size; r++)
         parts[r] = (struct fr_bytes){mine, size};
     enum fr_status status = fr_exchange_send(exchange, channel, parts, err);

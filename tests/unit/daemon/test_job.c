@@ -46,9 +46,11 @@ FR_CASE(a_rank_has_a_directory_and_a_port_of_its_own)
     fr_conf_free(conf);
 }
 
-FR_CASE(more_ranks_than_domains_are_refused)
+FR_CASE(what_several_ranks_cannot_do_is_refused)
 {
     assert_null(load("scale.ranks=5", "scale.deadline=1s"));
+    assert_null(load("scale.ranks=2", "snapshot.every=1h"));
+    assert_null(load("scale.ranks=2", "export.format=hps"));
 }
 
 static void make(const char *dir, const char *name)
@@ -83,7 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_has_a_directory_and_a_port_of_its_own),
-        cmocka_unit_test(more_ranks_than_domains_are_refused),
+        cmocka_unit_test(what_several_ranks_cannot_do_is_refused),
         cmocka_unit_test(a_directory_of_another_number_of_ranks_is_refused),
     };
     return cmocka_run_group_tests_name("job", tests, NULL, NULL);
