@@ -23,10 +23,10 @@
 #include "exchange/exchange.h"
 
 struct fr_exchange_mpi_options {
-    const char *plugin;   /* path of freshet-mpi.so; NULL: it is searched (base/plugin.h) */
+    const char *plugin; /* path of freshet-mpi.so; NULL: it is searched (base/plugin.h) */
     /* the longest wait for a rank, also when the job ends; when it starts, 60 s at least */
     uint64_t deadline_ns;
-    uint32_t workers;     /* threads that are to compute in this process, for the warning below */
+    uint32_t workers; /* threads that are to compute in this process, for the warning below */
 };
 
 /* Joins the job that this process was started in; outside of one it is a job of one rank.
