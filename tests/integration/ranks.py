@@ -75,9 +75,9 @@ def published(address, topic):
     return found
 
 
-def served(address, topic):
+def served(address, topic, partitions=domains.DOMAINS):
     """The lines of rows and of parameters that a replica of the topic serves, by a reader that knows the text of the contract only."""
-    replica = delta.Replica(domains.DOMAINS)
+    replica = delta.Replica(partitions)
     for partition, records in delta.read_topic(address, topic).items():
         for _, value in records:
             replica.feed(partition, value)
@@ -124,6 +124,41 @@ class Cases:
             daemon = self.single.start(name, "threads=1", f"scale.ranks={ranks}", program=launcher, wait_http=False)
             daemon.expect_exit(0)
             self.compare(name, ranks, begin, states=[self.work.path / name / f"rank-{rank}of{ranks}" for rank in range(ranks)])
+
+    def live(self):
+        """Two freshetd by mpirun train a topic while it is written, drain as one of them is asked to, and continue: each sample once, and a replica has the rows of both."""
+        begin, name, count = time.monotonic(), "live", 6000
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
+        admin.create_topics([confluent_kafka.admin.NewTopic("stream", 4, 1, config={"retention.ms": "-1"})])["stream"].result(PATIENCE)
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+
+        def produce(first, end):
+            for i in range(first, end):
+                sample = {"t": domains.T0 + i, "f": {"sample": f"s{i}", "user_id": f"u{i % 400}", "price": i % 7}, "y": {"click": i % 3 == 0}}
+                producer.produce("stream", json.dumps(sample).encode(), partition=i * 7 % 4, timestamp=domains.T0)
+            assert producer.flush(PATIENCE) == 0
+
+        def start(*arguments):
+            sets = [f"ingest.brokers={self.kafka.address}", "ingest.topic=stream", "ingest.format=json", f"model={name}", f"state_dir={self.work.path / name}",
+                    f"export.topic={name}.delta", "scale.domains=2", "scale.ranks=2"]
+            launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", "--allow-run-as-root", "-n", "2", BUILD / "daemon/freshetd"]
+            return self.work.daemon(SOURCE / "tests/integration/operating.yaml", self.work.path / f"{name}.log", sets, arguments=arguments, program=launcher, wait_http=False)
+        produce(0, count // 2)
+        daemon = start()
+        wait_until(lambda: not daemon.running() or len(self.ports(daemon)) == 2, "both ranks")
+        daemon.port = self.ports(daemon)[0]
+        wait_until(lambda: not daemon.running() or daemon.json("/status").get("samples", {}).get("trained", 0) >= count // 2, "the first half")
+        children = pathlib.Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text().split()
+        produce(count // 2, count)
+        os.kill(int(children[1]), signal.SIGTERM)
+        daemon.expect_exit(0)
+        start("--until", "end").expect_exit(0)
+        states = [self.work.path / name / f"rank-{rank}of2" for rank in range(2)]
+        held = digest(states)
+        assert {samples for samples, _ in held["samples"]} == {count}, held["samples"]
+        rows, parameters = served(self.kafka.address, f"{name}.delta", 2)
+        assert rows == sorted(held["rows"]) and len(rows) == count + 400, differing(rows, held["rows"])
+        print(f"   {count} samples once, {len(rows)} rows in a replica and in the states of 2 ranks, run in {time.monotonic() - begin:.1f} s", flush=True)
 
     def processes(self):
         for ranks in (1, 2, 3, 4):
@@ -311,7 +346,7 @@ class Cases:
 def main():
     with Workspace() as work, Kafka() as kafka:
         # the last one changes what is expected
-        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "processes", "daemons", "kills", "lost", "malformed", "error", "beside"])
+        run_cases(Cases(work, kafka), ["one", "two", "three", "four", "six", "seven", "hangs", "processes", "daemons", "live", "kills", "lost", "malformed", "error", "beside"])
 
 
 main()
