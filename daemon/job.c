@@ -19,9 +19,6 @@ enum fr_status fr_job_join(const struct fr_conf *conf, struct fr_exchange **out,
 {
     const struct fr_exchange_mpi_options options = {.deadline_ns = (uint64_t)conf->rank_deadline_ms * 1000000,
                                                     .workers = (uint32_t)fr_limits_workers(conf)};
-    /* Ranks on one machine would read each other's memory, which is refused, because no other
-     * process may look into one that holds secrets (PR_SET_DUMPABLE). */
-    (void)setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     enum fr_status status = fr_exchange_mpi_open(&options, out, err);
     if (status != FR_OK || fr_exchange_size(*out) == conf->ranks)
         return status;

@@ -323,6 +323,9 @@ static enum fr_status start(struct engine *engine, struct fr_err *err)
     int provided = 0, before = 0;
     if (MPI_Initialized(&before) != MPI_SUCCESS || before)
         return fr_err_set(err, FR_E_STATE, "MPI was started before in this process");
+    /* Ranks of one machine would read each other's memory, which containers and processes with
+     * secrets (PR_SET_DUMPABLE) refuse: Open MPI then fails in the middle of a message. */
+    (void)setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS || provided < MPI_THREAD_FUNNELED)
         return fr_err_set(err, FR_E_UNAVAILABLE, "MPI_Init_thread failed, or this MPI is built without threads");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* communicators inherit it */
