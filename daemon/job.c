@@ -2,7 +2,6 @@
 #include "job.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -63,16 +62,14 @@ static uint32_t ranks_of_name(const char *name)
     return *end == '\0' && ranks <= FR_RANKS_MAX ? (uint32_t)ranks : 0;
 }
 
-/* Finds a directory rank-RofN with another N. Returns N; 0: there is none. */
-static uint32_t find_other_ranks(const char *state_dir, uint32_t ranks, enum fr_status *status, struct fr_err *err)
+/* Finds a directory rank-RofN with another N. Returns N; 0: there is none, or nothing can be
+ * listed, of which the open of the state tells more. */
+static uint32_t find_other_ranks(const char *state_dir, uint32_t ranks)
 {
     uint32_t found = 0;
     DIR *dir = opendir(state_dir);
-    if (!dir) {
-        if (errno != ENOENT)
-            *status = fr_err_set(err, FR_E_IO, "cannot list %s: %s", state_dir, strerror(errno));
+    if (!dir)
         return 0;
-    }
     for (const struct dirent *entry; found == 0 && (entry = readdir(dir)) != NULL;) {
         uint32_t n = ranks_of_name(entry->d_name);
         found = n != ranks ? n : 0;
@@ -84,10 +81,7 @@ static uint32_t find_other_ranks(const char *state_dir, uint32_t ranks, enum fr_
 enum fr_status fr_job_check_directory(const char *state_dir, uint32_t ranks, struct fr_err *err)
 {
     char path[PATH_MAX];
-    enum fr_status status = FR_OK;
-    uint32_t other = find_other_ranks(state_dir, ranks, &status, err);
-    if (status != FR_OK)
-        return status;
+    uint32_t other = find_other_ranks(state_dir, ranks);
     if (other > 0)
         return fr_err_set(err, FR_E_MISMATCH,
                           "%s holds the state of a job of %" PRIu32 " ranks, and scale.ranks is %" PRIu32

@@ -26,7 +26,7 @@ KILL_BUGS = {
          "    pthread_mutex_lock(&durable->mark);\n    if (mark->acked < durable->hwm.acked)\n",
          "    enter_epoch(durable, prepared->file, mark, stage->timeline, &prepared->before);\n"
          "    pthread_mutex_lock(&durable->mark);\n    if (mark->acked < durable->hwm.acked)\n"),
-        ("store/durable/append_epoch.c", "    enter_epoch(durable, prepared->file, mark, stage->timeline, &prepared->before);\n    if (digest)\n", "    if (digest)\n"),
+        ("store/durable/append_epoch.c", "    enter_epoch(durable, prepared->file, mark, stage->timeline, &prepared->before);\n    fr_durable_keep(", "    fr_durable_keep("),
         # The fold lags the HWM. Otherwise recovery would catch it first, and this bug is meant for the publisher.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
         # The publish loop is given durable epochs only: the bug gives it the durable module, which also knows the newest one.
