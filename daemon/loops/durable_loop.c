@@ -132,10 +132,12 @@ static enum fr_status vote(struct fr_durable_loop *loop, const struct fr_stage *
     enum fr_status status = fr_exchange_vote(loop->exchange, &own, sizeof(own), votes, err);
     if (status == FR_OK)
         status = fr_durable_voted(votes, fr_exchange_size(loop->exchange), &all, &rank, err);
-    if (status == FR_OK && all)
-        add_digest(loop, votes, stage->epoch);
-    if (status != FR_OK || all)
+    if (status != FR_OK)
         return status;
+    if (all) {
+        add_digest(loop, votes, stage->epoch);
+        return FR_OK;
+    }
     if (mine == WAITS_FOR_NOTHING && votes[rank].waits_for < FR_ARRAY_LEN(others))
         atomic_store(&loop->shared.waits_for, others[votes[rank].waits_for]);
     return FR_AGAIN;

@@ -157,8 +157,7 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
                                  struct fr_sha256 *digest, struct fr_err *err)
 {
     size_t begin = bytes ? bytes->size : 0;
-    struct fr_sha256 own;
-    enum fr_status status = fr_durable_prepare(durable, stage, &own, err);
+    enum fr_status status = fr_durable_prepare(durable, stage, digest, err);
     if (status != FR_OK)
         return status;
     if (bytes)
@@ -166,7 +165,5 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
     status = fr_durable_commit(durable, stage, err);
     if (status != FR_OK && bytes)
         bytes->size = begin;
-    if (status == FR_OK && digest)
-        *digest = own;
     return status;
 }
